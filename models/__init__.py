@@ -1,0 +1,1 @@
+"""What the problem is, and its mathematics."""

@@ -1,0 +1,66 @@
+"""The user's own limits, each a named rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from optplan.models.builder import Builder
+from optplan.models.cost.estimate import Estimate
+from optplan.models.expression import evaluate, names, parse, show
+from optplan.models.lowering import Lowering
+from optplan.models.rules.registry import Finding, Rule
+from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import RECOMPUTES, Limit
+from optplan.models.units import bytes_text, seconds_text
+
+TOLERANCE = 1e-9
+"""Relative precision to which a limit on ``step_seconds`` is kept: that of whole ticks."""
+
+
+class UserLimit(Rule):
+    """
+    A limit from the spec, the command line or the API.
+
+    Unlike the shipped rules it is made for one problem: its name and sentence are the user's.
+    """
+
+    def __init__(self, limit: Limit) -> None:
+        self.name = f"limits.{limit.name}"
+        self.sentence = limit.rule
+        self.source = "the spec"
+        self._node = parse(limit.rule)
+
+    def post(self, say: Builder, problem: Problem) -> None:
+        """Write the condition into the program."""
+        columns: dict[str, tuple[str, Fraction] | Fraction] = {
+            choice: (choice, Fraction(1)) for choice in say.domain
+        }
+        columns["devices"] = Fraction(problem.devices)
+        columns["peak_memory"] = ("peak_bytes", Fraction(1))
+        columns["step_seconds"] = ("step_ticks", say.tick)
+        Lowering(say, self.name, columns).demand(self._node)
+
+    def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
+        """Ask the condition of the plan's own values, a step time within its tolerance."""
+        values: dict[str, int | float] = {
+            name: getattr(plan, name)
+            for name in ("tp", "pp", "dp", "micro_batch", "micro_batches", "global_batch", "zero")
+        }
+        values["sequence_parallel"] = int(plan.sequence_parallel)
+        values["recompute"] = RECOMPUTES.index(plan.recompute)
+        values["devices"] = problem.devices
+        values["peak_memory"] = estimate.memory.peak_bytes
+        seconds = estimate.step_seconds
+        ok = any(
+            bool(evaluate(self._node, {**values, "step_seconds": near}))
+            for near in (seconds, seconds * (1 - TOLERANCE), seconds * (1 + TOLERANCE))
+        )
+        shown = {
+            "peak_memory": bytes_text(estimate.memory.peak_bytes),
+            "step_seconds": seconds_text(seconds),
+            "recompute": plan.recompute,
+        }
+        facts = ", ".join(f"{n} = {shown.get(n, values.get(n))}" for n in sorted(names(self._node)))
+        yield Finding(self.name, ok, f"{show(self._node)}: {facts}" if facts else show(self._node))

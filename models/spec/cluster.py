@@ -1,0 +1,70 @@
+"""The machine: accelerators, nodes, and the links inside and between them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, Strict, model_validator
+
+from optplan.models.record import Record, Text
+from optplan.models.spec.workload import Precision
+from optplan.models.units import Bytes, BytesPerSecond, FlopsPerSecond, Seconds
+
+
+class Link(Record):
+    """How the accelerators of one node reach each other."""
+
+    kind: Literal["mesh", "switch"]
+    """``mesh``: a direct link for every pair. ``switch``: all devices on one switch."""
+    bandwidth: BytesPerSecond
+    """One direction. For a mesh the link of one pair, for a switch all that one device can send."""
+    latency: Seconds = 0.0
+    """Time of one hop, however small the message."""
+
+
+class Accelerator(Record):
+    """One device, by its data sheet."""
+
+    name: Text = "custom"
+    """What to call it in print."""
+    peak: dict[Precision, FlopsPerSecond] = Field(min_length=1)
+    """Dense peak of the matrix units, per number format."""
+    hbm: Bytes
+    """Memory of one device that a job can address."""
+    hbm_bandwidth: BytesPerSecond
+    """Bytes that one device reads or writes per second."""
+    link: Link
+    """Links inside the node."""
+    domain: Annotated[int, Strict(), Field(ge=1, le=65_536)]
+    """Devices that the links of one node connect, in the usual machine."""
+    network: BytesPerSecond | None = None
+    """Between servers in the usual machine, per device, one direction."""
+
+
+class Cluster(Record):
+    """The machine a job may use."""
+
+    accelerator: Accelerator
+    """The device, or the name of one in the catalogue."""
+    nodes: Annotated[int, Strict(), Field(ge=1, le=1_048_576)]
+    """Servers."""
+    devices_per_node: Annotated[int, Strict(), Field(ge=1, le=65_536)]
+    """Accelerators in one server; left out: the accelerator's usual number."""
+    network: BytesPerSecond
+    """Between servers, per device, one direction; left out: the accelerator's usual network."""
+    network_latency: Seconds = 0.0
+    """Time of one hop between servers."""
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Cluster:
+        if self.devices > 2**20:
+            raise ValueError(
+                f"{self.nodes} nodes of {self.devices_per_node} are {self.devices} devices; "
+                f"at most {2**20} are supported"
+            )
+        return self
+
+    @property
+    def devices(self) -> int:
+        """Accelerators in all."""
+        return self.nodes * self.devices_per_node

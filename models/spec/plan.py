@@ -1,0 +1,50 @@
+"""One answer in plain values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from optplan.models.record import Count, Flag, Record, Whole
+from optplan.models.spec.space import Recompute, Zero
+
+
+class Plan(Record):
+    """A layout of one training job, complete enough to launch it."""
+
+    tp: Count
+    """Tensor-parallel degree."""
+    pp: Count
+    """Pipeline-parallel degree."""
+    dp: Count
+    """Data-parallel degree."""
+    cp: Count = 1
+    """Context-parallel degree."""
+    ep: Count = 1
+    """Expert-parallel degree."""
+    etp: Count = 1
+    """Tensor-parallel degree of the experts."""
+    micro_batch: Count
+    """Sequences per micro-batch and data-parallel rank."""
+    micro_batches: Count
+    """Micro-batches per step and data-parallel rank."""
+    global_batch: Count
+    """Sequences per optimizer step."""
+    vpp: Count = 1
+    """Virtual stages per device."""
+    schedule: Literal["1f1b"] = "1f1b"
+    """Order of forward and backward passes."""
+    sequence_parallel: Flag = False
+    """Norms and residuals split along the sequence inside the tensor group."""
+    zero: Zero = 0
+    """ZeRO stage."""
+    recompute: Recompute = "none"
+    """What the backward pass computes again."""
+    layers_per_stage: tuple[Whole, ...]
+    """Transformer blocks of each stage, first to last; length ``pp``."""
+    recomputed_layers_per_stage: tuple[Whole, ...]
+    """Blocks of each stage that are recomputed; length ``pp``."""
+
+    @property
+    def devices(self) -> int:
+        """Devices that the layout occupies."""
+        return self.tp * self.pp * self.dp * self.cp

@@ -1,0 +1,63 @@
+"""Everything one call needs, resolved and checked: the instance that is formulated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from optplan.models.cost.calibration import Calibration
+from optplan.models.record import Record
+from optplan.models.spec.cluster import Cluster
+from optplan.models.spec.space import Limit, Search
+from optplan.models.spec.workload import Workload
+
+GOALS = ("fastest", "most-headroom")
+
+Prices = Literal["canonical", "paper"]
+
+
+class Problem(Record):
+    """A workload, a cluster, what may be chosen and what must hold."""
+
+    workload: Workload
+    """What is to be trained."""
+    cluster: Cluster
+    """Where it is to be trained."""
+    search: Search
+    """What may be chosen."""
+    limits: tuple[Limit, ...] = Field(default=(), max_length=200)
+    """The user's own constraints."""
+    goal: Literal["fastest", "most-headroom"] = "fastest"
+    """What the best plan is best at."""
+    prices: Prices = "canonical"
+    """``canonical``: every term; ``paper``: Eq. 1 of arXiv 2501.00254 literally."""
+    calibration: Calibration
+    """The measured constants, or the name of a shipped set; left out: the accelerator's own."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Problem:
+        peak = self.cluster.accelerator.peak
+        if self.workload.precision not in peak:
+            raise ValueError(
+                f"precision {self.workload.precision} has no peak on accelerator "
+                f"{self.cluster.accelerator.name}; known there: {', '.join(peak)}"
+            )
+        names = [limit.name for limit in self.limits]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"limits share the name {', '.join(twice)}; give each its own")
+        return self
+
+    @property
+    def devices(self) -> int:
+        """Accelerators in all."""
+        return self.cluster.devices
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that the answer depends on; equal problems have equal fingerprints."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
