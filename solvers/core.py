@@ -1,0 +1,134 @@
+"""The smallest set of rules that already clash."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optplan.models.program import Program, Row, Table
+from optplan.solvers.grid import Block, Grid, Mask
+
+SMALLEST_SEARCH = 6
+"""Sets up to this size are searched for the smallest clash; larger ones are shrunk one by one."""
+
+
+@dataclass(frozen=True)
+class Clash:
+    """
+    Rules that no point obeys together.
+
+    Parameters
+    ----------
+    rules
+        Dropping any one of them leaves a point that obeys the others.
+    nearest
+        For each rule that bounds a quantity from above: the bound, and the smallest value of that
+        quantity among the points that obey all the other rules of the clash.
+    """
+
+    rules: tuple[str, ...]
+    nearest: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def clash(program: Program) -> Clash:
+    """
+    Find rules that cannot all hold.
+
+    Every point of the space is asked for the set of rules that it breaks. A clash is a set of
+    rules that meets each of these sets; the smallest is returned, or where that is more than a few
+    rules, one from which none can be left out.
+
+    Parameters
+    ----------
+    program
+        A program without a feasible point.
+
+    Raises
+    ------
+    ValueError
+        The program has a feasible point.
+    """
+    names = program.constraints
+    grid = Grid(program)
+    patterns: set[tuple[int, ...]] = set()
+    for block in grid.blocks():
+        patterns |= _patterns(grid, block, names)
+    broken = [frozenset(_members(p)) for p in patterns]
+    if frozenset() in broken:
+        raise ValueError("the program has a feasible point")
+    if not broken:
+        return Clash(tuple(s.name for s in program.statements if isinstance(s, Table) and s.spans))
+    least = [b for b in broken if not any(other < b for other in broken)]
+    chosen = _smallest(least, len(names))
+    rules = tuple(names[i] for i in sorted(chosen))
+    return Clash(rules, _nearest(program, grid, frozenset(rules)))
+
+
+def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int, ...]]:
+    """Collect the distinct sets of broken rules in a block, as words of 62 bits."""
+    place = {name: i for i, name in enumerate(names)}
+    words: list[NDArray[np.int64]] = [
+        np.zeros((1,) * len(block.shape), dtype=np.int64) for _ in range(len(names) // 62 + 1)
+    ]
+    for name, ok in grid.judge(block):
+        if name in place:
+            word, bit = divmod(place[name], 62)
+            words[word] = words[word] | np.where(ok, 0, 1 << bit)
+    flat = np.stack([np.broadcast_to(w, block.shape).ravel() for w in words], axis=1)
+    return set(map(tuple, np.unique(flat, axis=0).tolist()))
+
+
+def _members(words: tuple[int, ...]) -> list[int]:
+    """List the set bits of words of 62 bits."""
+    return [62 * i + bit for i, word in enumerate(words) for bit in range(62) if word >> bit & 1]
+
+
+def _smallest(broken: list[frozenset[int]], count: int) -> frozenset[int]:
+    """Return a smallest set that meets all sets, preferring later rules, which carry the sums."""
+    candidates = sorted(frozenset().union(*broken), reverse=True)
+    for size in range(1, SMALLEST_SEARCH + 1):
+        if _choices(len(candidates), size) > 200_000:
+            break
+        for chosen in itertools.combinations(candidates, size):
+            if all(not b.isdisjoint(chosen) for b in broken):
+                return frozenset(chosen)
+    chosen_set = set(candidates)
+    for rule in sorted(candidates):
+        if all(not b.isdisjoint(chosen_set - {rule}) for b in broken):
+            chosen_set.discard(rule)
+    return frozenset(chosen_set)
+
+
+def _choices(n: int, k: int) -> int:
+    """Count combinations, roughly."""
+    return reduce(lambda total, i: total * (n - i) // (i + 1), range(k), 1)
+
+
+def _nearest(program: Program, grid: Grid, rules: frozenset[str]) -> dict[str, tuple[int, int]]:
+    """Find how close each bounded quantity comes to its bound under the clash's other rules."""
+    rows = {s.name: s for s in program.statements if isinstance(s, Row) and s.name in rules}
+    rows = {
+        n: s for n, s in rows.items() if s.high is not None and s.low is None and s.when is None
+    }
+    least: dict[str, int] = {}
+    for block in grid.blocks() if rows else ():
+        alive: dict[str, Mask] = {
+            name: np.ones((1,) * len(block.shape), dtype=bool) for name in rows
+        }
+        for name, ok in grid.judge(block):
+            for other in rows if name in rules else ():
+                if other != name:
+                    alive[other] = alive[other] & ok
+        for name, row in rows.items():
+            total = reduce(
+                lambda a, t: a + t[0] * block.columns[t[1]],
+                row.terms,
+                np.zeros((1,) * len(block.shape), np.int64),
+            )
+            found = np.where(alive[name], total, np.iinfo(np.int64).max).min()
+            least[name] = min(least.get(name, int(found)), int(found))
+    return {n: (rows[n].high or 0, v) for n, v in least.items() if v < np.iinfo(np.int64).max}

@@ -1,0 +1,395 @@
+"""CP-SAT: the program as a constraint model, solved to a proof."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib.metadata import version
+from math import floor
+
+from ortools.sat.python import cp_model
+
+from optplan.models.errors import OwnFault
+from optplan.models.program import (
+    LARGEST,
+    Divide,
+    Extreme,
+    Product,
+    Program,
+    Row,
+    Sum,
+    Table,
+    Terms,
+    Truth,
+)
+from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination, ratio
+
+ENGINE = f"cp-sat (ortools {version('ortools')})"
+
+
+@dataclass
+class Model:
+    """
+    A program as a live CP-SAT model.
+
+    Parameters
+    ----------
+    program
+        What was translated.
+    raw
+        The CP-SAT model; constraints may be added to it.
+    columns
+        The variable of every choice and quantity by its name.
+    """
+
+    program: Program
+    raw: cp_model.CpModel
+    columns: dict[str, cp_model.IntVar] = field(default_factory=dict)
+
+    def linear(self, terms: Terms, constant: int = 0) -> cp_model.LinearExpr:
+        """Linear combination of columns."""
+        return (
+            sum((k * self.columns[c] for k, c in terms), start=cp_model.LinearExpr.sum([]))
+            + constant
+        )
+
+    def within(
+        self, terms: Terms, low: int | None, high: int | None
+    ) -> cp_model.BoundedLinearExpression:
+        """Bounded linear combination of columns."""
+        domain = cp_model.Domain(
+            low if low is not None else cp_model.INT_MIN,
+            high if high is not None else cp_model.INT_MAX,
+        )
+        return cp_model.BoundedLinearExpression(self.linear(terms), domain)
+
+
+def translate(program: Program) -> Model:
+    """
+    Write a program as a CP-SAT model, every constraint under its own name.
+
+    Raises
+    ------
+    OwnFault
+        A quantity may leave the range in which 64-bit sums are safe; the formulation chose its
+        scale badly.
+    """
+    model = Model(program, cp_model.CpModel())
+    raw = model.raw
+    for choice in program.choices:
+        domain = cp_model.Domain.from_values(list(choice.values))
+        model.columns[choice.name] = raw.new_int_var_from_domain(domain, choice.name)
+    bounds = program.bounds
+    for statement in program.statements:
+        for name in statement.defines:
+            low, high = bounds[name]
+            if max(abs(low), abs(high)) > LARGEST:
+                raise OwnFault(f"{name} may reach {high}, beyond {LARGEST}")
+            model.columns[name] = raw.new_int_var(low, high, name)
+        _post(model, statement)
+    return model
+
+
+def _post(model: Model, statement: Table | Row | Sum | Product | Extreme | Divide | Truth) -> None:
+    """Add one statement to the model."""
+    raw, columns = model.raw, model.columns
+    match statement:
+        case Table():
+            names = statement.keys + statement.gives
+            if len(statement.rows):
+                raw.add_allowed_assignments([columns[n] for n in names], statement.rows).with_name(
+                    statement.name
+                )
+            else:
+                raw.add_bool_or([]).with_name(statement.name)
+        case Row():
+            row = raw.add(model.within(statement.terms, statement.low, statement.high)).with_name(
+                statement.name
+            )
+            if statement.when:
+                row.only_enforce_if(_equals(model, *statement.when))
+        case Sum():
+            total = model.linear(statement.terms, statement.constant)
+            raw.add(columns[statement.result] == total).with_name(statement.name)
+        case Product():
+            pair = [columns[statement.left], columns[statement.right]]
+            raw.add_multiplication_equality(columns[statement.result], pair).with_name(
+                statement.name
+            )
+        case Extreme():
+            add = raw.add_max_equality if statement.kind == "max" else raw.add_min_equality
+            add(columns[statement.result], [columns[c] for c in statement.of]).with_name(
+                statement.name
+            )
+        case Divide():
+            left, right = columns[statement.left], columns[statement.right]
+            raw.add_division_equality(columns[statement.quotient], left, right).with_name(
+                statement.name
+            )
+            raw.add_modulo_equality(columns[statement.remainder], left, right).with_name(
+                statement.name
+            )
+        case Truth():
+            _reify(model, statement)
+
+
+def _equals(model: Model, name: str, value: int) -> cp_model.IntVar:
+    """Return a literal that is true exactly when a choice has a value."""
+    literal = model.raw.new_bool_var(f"{name}={value}")
+    model.raw.add(model.columns[name] == value).only_enforce_if(literal)
+    model.raw.add(model.columns[name] != value).only_enforce_if(~literal)
+    return literal
+
+
+def _reify(model: Model, truth: Truth) -> None:
+    """Tie a 0/1 quantity to whether a linear combination lies within bounds."""
+    raw, result = model.raw, model.columns[truth.result]
+    literal = raw.new_bool_var(f"{truth.result}.holds")
+    raw.add(result == 1).only_enforce_if(literal)
+    raw.add(result == 0).only_enforce_if(~literal)
+    raw.add(model.within(truth.terms, truth.low, truth.high)).with_name(truth.name).only_enforce_if(
+        literal
+    )
+    outside = cp_model.Domain(
+        truth.low if truth.low is not None else cp_model.INT_MIN,
+        truth.high if truth.high is not None else cp_model.INT_MAX,
+    ).complement()
+    linear = model.linear(truth.terms)
+    raw.add(cp_model.BoundedLinearExpression(linear, outside)).with_name(
+        truth.name
+    ).only_enforce_if(~literal)
+
+
+def solve(
+    program: Program, config: SolverConfig | None = None, incumbent: Mapping[str, int] | None = None
+) -> Outcome:
+    """
+    Prove the best plan of a program.
+
+    A goal per unit of another column is minimised by Dinkelbach's method: with the best plan so
+    far at ``T0 / G0``, minimise ``G0 T - T0 G`` in whole numbers; a minimum of zero is the proof,
+    anything below is a better plan.
+
+    Parameters
+    ----------
+    program
+        Any program.
+    config
+        Limits, workers, seed; ``top`` further plans are found one by one, each proven next best.
+    incumbent
+        Values of all choices of a plan that is known to pass every constraint; it warm-starts the
+        search and cuts off everything dearer.
+
+    Returns
+    -------
+    Outcome
+        ``proved`` with the optimum or with nothing; the ties of the program are settled too.
+    """
+    config = config or SolverConfig()
+    if any(not choice.values for choice in program.choices):
+        return Outcome(Termination.PROVED, Holding.NOTHING, engine=ENGINE)
+    search = _Search(program, config)
+    return search.run(dict(incumbent) if incumbent else None)
+
+
+class _Search:
+    """One run of CP-SAT over a program: several solves of one model under a shared clock."""
+
+    def __init__(self, program: Program, config: SolverConfig) -> None:
+        self.program, self.config = program, config
+        self.model = translate(program)
+        self.start = time.monotonic()
+        self.nodes = 0
+        self.stopped: Termination | None = None
+
+    def run(self, incumbent: dict[str, int] | None) -> Outcome:
+        """Prove the best plan, then the next ones."""
+        best: list[dict[str, int]] = []
+        goal = bound = None
+        for place in range(max(1, self.config.top)):
+            held, low = self._best(incumbent if place == 0 else None)
+            if place == 0:
+                bound = low
+                goal = ratio(self.program, held) if held else None
+            if held is None:
+                break
+            if self.stopped is None:
+                held = self._settle_ties(held)
+            best.append(held)
+            if self.stopped is not None:
+                break
+            self._forbid(held)
+        proved = self.stopped is None or (goal is not None and goal == bound)
+        names = [choice.name for choice in self.program.choices]
+        return Outcome(
+            termination=Termination.PROVED if proved else self.stopped or Termination.FAILED,
+            holding=Holding.NOTHING
+            if not best
+            else Holding.OPTIMAL
+            if proved
+            else Holding.FEASIBLE,
+            best=tuple({name: plan[name] for name in names} for plan in best),
+            goal=goal,
+            bound=bound,
+            engine=ENGINE,
+            seconds=time.monotonic() - self.start,
+            nodes=self.nodes,
+        )
+
+    def _best(
+        self, incumbent: dict[str, int] | None
+    ) -> tuple[dict[str, int] | None, Fraction | None]:
+        """Minimise the goal; the best plan and a bound that nothing beats."""
+        of, per = self.program.goal.of, self.program.goal.per
+        held = self.program.evaluate(incumbent) if incumbent else None
+        if per is None or len(set(self.program.bounds[per])) == 1:
+            unit = self.program.bounds[per][0] if per else 1
+            found, low = self._minimise(((1, of),), held)
+            return found, None if low is None else Fraction(low, unit)
+        if held is None:
+            held, low = self._minimise(((1, of),), None)
+            if held is None or self.stopped:
+                return held, None if low is None else Fraction(low, self.program.bounds[per][1])
+        while True:
+            top, bottom = held[of], held[per]
+            found, low = self._minimise(((bottom, of), (-top, per)), held)
+            here = Fraction(top, bottom)
+            if self.stopped or found is None:
+                slack = (
+                    Fraction(low, bottom * self.program.bounds[per][0]) if low is not None else None
+                )
+                better = found if found and ratio(self.program, found) < here else held
+                return better, None if slack is None else max(Fraction(0), here + slack)
+            if ratio(self.program, found) >= here:
+                return held, here
+            held = found
+
+    def _minimise(
+        self, terms: Terms, hint: dict[str, int] | None
+    ) -> tuple[dict[str, int] | None, int | None]:
+        """Minimise a linear combination; the values found and a lower bound, both exact."""
+        self.model.raw.minimize(self.model.linear(terms))
+        self.model.raw.clear_hints()  # type: ignore[no-untyped-call]
+        if hint:
+            for name, column in self.model.columns.items():
+                self.model.raw.add_hint(column, hint[name])
+        values, status, low = self._call(unit_scale=self._printed(terms))
+        if status == cp_model.OPTIMAL:
+            assert values is not None
+            return values, sum(k * values[c] for k, c in terms)
+        if status == cp_model.INFEASIBLE:
+            return None, None
+        least = sum(
+            min(k * self.program.bounds[c][0], k * self.program.bounds[c][1]) for k, c in terms
+        )
+        return values or hint, max(
+            least, floor(low - abs(low) * 1e-12) if low is not None else least
+        )
+
+    def _printed(self, terms: Terms) -> float | None:
+        """Factor from an objective to the goal's printed unit; None for any other objective."""
+        of, per = self.program.goal.of, self.program.goal.per
+        plain = terms == ((1, of),) and (per is None or len(set(self.program.bounds[per])) == 1)
+        return (
+            self.program.goal.scale / (self.program.bounds[per][0] if per else 1) if plain else None
+        )
+
+    def _call(
+        self, unit_scale: float | None = None
+    ) -> tuple[dict[str, int] | None, cp_model.CpSolverStatus, float | None]:
+        """Run CP-SAT once within what is left of the time."""
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = self.config.workers
+        solver.parameters.random_seed = self.config.seed
+        if self.config.workers > 1:
+            solver.parameters.interleave_search = True
+        if self.config.seconds is not None:
+            left = self.config.seconds - (time.monotonic() - self.start)
+            solver.parameters.max_time_in_seconds = max(left, 0.001)
+        watcher = _Watcher(self, unit_scale) if self.config.progress and unit_scale else None
+        status = solver.solve(self.model.raw, watcher)
+        self.nodes += solver.num_branches
+        if status == cp_model.MODEL_INVALID:
+            raise OwnFault(f"cp-sat calls the model invalid: {self.model.raw.validate()}")
+        if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
+            spent = time.monotonic() - self.start
+            timed = self.config.seconds is not None and spent >= self.config.seconds - 0.05
+            self.stopped = Termination.TIME_LIMIT if timed else Termination.INTERRUPTED
+        values = None
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            values = {
+                name: int(solver.value(column)) for name, column in self.model.columns.items()
+            }
+        return values, status, solver.best_objective_bound
+
+    def _settle_ties(self, held: dict[str, int]) -> dict[str, int]:
+        """Among plans of the same goal return the first by the program's ties."""
+        of, per = self.program.goal.of, self.program.goal.per
+        top, bottom = held[of], held[per] if per else 1
+        same = self.model.raw.clone()
+        columns = {
+            n: same.get_int_var_from_proto_index(v.index) for n, v in self.model.columns.items()
+        }
+        kept, self.model = self.model, Model(self.program, same, columns)
+        try:
+            terms: Terms = ((bottom, of), (-top, per)) if per else ((1, of),)
+            same.add(self.model.within(terms, None, 0 if per else top))
+            if self._alone(held):
+                return held
+            for tie in self.program.ties:
+                found, _ = self._minimise(((1, tie),), held)
+                if found is None or self.stopped:
+                    return held
+                held = found
+                same.add(columns[tie] == held[tie])
+            return held
+        finally:
+            self.model = kept
+
+    def _alone(self, held: dict[str, int]) -> bool:
+        """Tell whether no other plan of the present model exists."""
+        kept = self.model
+        other = kept.raw.clone()
+        self.model = Model(
+            self.program,
+            other,
+            {n: other.get_int_var_from_proto_index(v.index) for n, v in kept.columns.items()},
+        )
+        try:
+            other.clear_objective()  # type: ignore[no-untyped-call]
+            other.clear_hints()  # type: ignore[no-untyped-call]
+            self._forbid(held)
+            _, status, _ = self._call()
+            return status == cp_model.INFEASIBLE
+        finally:
+            self.model = kept
+
+    def _forbid(self, held: dict[str, int]) -> None:
+        """Rule out one assignment of the choices."""
+        names = [choice.name for choice in self.program.choices]
+        self.model.raw.add_forbidden_assignments(
+            [self.model.columns[n] for n in names], [[held[n] for n in names]]
+        )
+
+
+class _Watcher(cp_model.CpSolverSolutionCallback):
+    """Hands incumbents and bounds to whoever shows them."""
+
+    def __init__(self, search: _Search, scale: float) -> None:
+        super().__init__()
+        self._search, self._scale = search, scale
+
+    def on_solution_callback(self) -> None:
+        """Report one solution."""
+        told = self._search.config.progress
+        if told:
+            spent = time.monotonic() - self._search.start
+            told(
+                Progress(
+                    spent,
+                    self.objective_value * self._scale,
+                    self.best_objective_bound * self._scale,
+                )
+            )

@@ -1,0 +1,138 @@
+"""Every point of a program, priced: the oracle of the tests and the census of every solve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optplan.models.program import Program, Table
+from optplan.solvers.base import (
+    Census,
+    Holding,
+    Outcome,
+    Progress,
+    SolverConfig,
+    Termination,
+    rank,
+    ratio,
+)
+from optplan.solvers.grid import Block, Grid, Mask
+
+NEAR = 1e-12
+"""Floats closer than this, relatively, are told apart by exact fractions."""
+
+
+Watcher = Callable[[Block, Mask], None]
+
+
+def solve(
+    program: Program, config: SolverConfig | None = None, watch: Watcher | None = None
+) -> Outcome:
+    """
+    Price every point and return the best.
+
+    Parameters
+    ----------
+    program
+        Any program; time grows with the number of its points.
+    config
+        Only ``seconds``, ``top`` and ``progress`` matter here.
+    watch
+        Called after each block that holds a plan, with the block and the mask of the points that
+        pass every table, whether or not they pass the rows.
+
+    Returns
+    -------
+    Outcome
+        ``exhausted`` with the exact optimum, or ``time-limit`` / ``interrupted`` with the best so
+        far and no bound.
+    """
+    config = config or SolverConfig()
+    start, told = time.monotonic(), time.monotonic()
+    grid = Grid(program)
+    tables = {s.name for s in program.statements if isinstance(s, Table)}
+    total = grid.points
+    best: list[dict[str, int]] = []
+    removed = dict.fromkeys(program.constraints, 0)
+    seen = priced = 0
+    termination = Termination.EXHAUSTED
+    try:
+        for block in grid.blocks():
+            relaxed: Mask = block.alive
+            for name, ok in grid.judge(block, removed):
+                if watch and name in tables:
+                    relaxed = relaxed & ok
+            if watch and block.alive.any():
+                watch(block, relaxed)
+            seen += block.points
+            priced += block.count(block.alive)
+            best = _merge(program, best, _candidates(program, block, config.top), config.top)
+            now = time.monotonic()
+            if config.seconds is not None and now - start > config.seconds and seen < total:
+                termination = Termination.TIME_LIMIT
+                break
+            if config.progress and now - told > 0.2:
+                told = now
+                held = float(ratio(program, best[0])) * program.goal.scale if best else None
+                config.progress(Progress(now - start, held, None, seen / total))
+    except KeyboardInterrupt:
+        termination = Termination.INTERRUPTED
+    done = termination is Termination.EXHAUSTED
+    goal = ratio(program, best[0]) if best else None
+    names = [choice.name for choice in program.choices]
+    return Outcome(
+        termination=termination,
+        holding=Holding.NOTHING if not best else Holding.OPTIMAL if done else Holding.FEASIBLE,
+        best=tuple({name: values[name] for name in names} for values in best),
+        goal=goal,
+        bound=goal if done else None,
+        census=Census(total, removed) if done else None,
+        priced=priced,
+        engine=f"exhaustive (numpy {np.__version__})",
+        seconds=time.monotonic() - start,
+    )
+
+
+def count(program: Program) -> int:
+    """Points of a program's space, counted without visiting them."""
+    return Grid(program).points
+
+
+def goal_array(program: Program, block: Block) -> NDArray[np.float64]:
+    """Goal of every point of a judged block, in program units; refused points are infinite."""
+    of = block.columns[program.goal.of].astype(np.float64)
+    price = of / block.columns[program.goal.per] if program.goal.per else of
+    return np.where(block.alive, price, np.inf)
+
+
+def _candidates(program: Program, block: Block, top: int) -> Iterator[dict[str, int]]:
+    """Yield the points of a judged block that may be among the best, exactly evaluated."""
+    if not block.alive.any():
+        return
+    price = np.broadcast_to(goal_array(program, block), block.shape).ravel()
+    cut = np.partition(price, top - 1)[top - 1] if top < price.size else price.max()
+    if not np.isfinite(cut):
+        cut = price[np.isfinite(price)].max()
+    near = np.flatnonzero(price <= cut * (1 + NEAR) if cut > 0 else price <= cut)
+    read = block.at(near)
+    order = np.lexsort([*(read[t] for t in reversed(program.ties)), price[near]])
+    # Beyond the wanted number only exact ties of the last one could matter, and ties are already
+    # in order.
+    for i in order[: max(4 * top, 64)].tolist():
+        yield {name: int(column[i]) for name, column in read.items()}
+
+
+def _merge(
+    program: Program, best: list[dict[str, int]], more: Iterator[dict[str, int]], top: int
+) -> list[dict[str, int]]:
+    """Keep the best few of two lists, by exact rank."""
+
+    def key(values: dict[str, int]) -> tuple[Fraction, ...]:
+        return rank(program, values)
+
+    found = list(more)
+    return sorted([*best, *found], key=key)[:top] if found else best

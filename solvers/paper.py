@@ -1,0 +1,258 @@
+"""Algorithm 1 of arXiv 2501.00254: enumerate, and skip what declared facts rule out."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from optplan.models.program import Fact, Program, Row, Statement, Table, row_holds, value
+from optplan.solvers.base import (
+    Census,
+    Holding,
+    Outcome,
+    Progress,
+    SolverConfig,
+    Termination,
+    rank,
+    ratio,
+)
+
+ENGINE = "paper (Algorithm 1)"
+
+RISE = Fraction(1_000_000_001, 1_000_000_000)
+"""A price has risen when it did so by this factor: more than whole ticks can blur."""
+
+Point = dict[str, int]
+
+
+def solve(program: Program, config: SolverConfig | None = None) -> Outcome:
+    """
+    Walk the space as the paper does: degrees, batches downward, micro-batches upward.
+
+    Three kinds of points are never priced: those that a declared ``falls`` makes dearer than a
+    larger batch already priced (Eq. 15), those beyond the dip of a ``dips`` (Eq. 16), those beyond
+    the first that a rising quantity makes too large (Eqs. 17-20). Nothing is known of the program
+    but its declarations; without them every point is priced.
+
+    Returns
+    -------
+    Outcome
+        ``exhausted`` with the optimum; ``unsupported`` for a program whose space does not split
+        into two tables.
+    """
+    config = config or SolverConfig()
+    start = time.monotonic()
+    spans = [s for s in program.statements if isinstance(s, Table) and s.spans]
+    if len(spans) != 2:
+        return Outcome(
+            Termination.UNSUPPORTED,
+            Holding.NOTHING,
+            engine=ENGINE,
+            detail="needs two spanning tables",
+        )
+    walk = _Walk(program, spans[0], spans[1])
+    termination = Termination.EXHAUSTED
+    told = start
+    try:
+        for done in walk.run():
+            now = time.monotonic()
+            if config.seconds is not None and now - start > config.seconds:
+                termination = Termination.TIME_LIMIT
+                break
+            if config.progress and now - told > 0.2:
+                told = now
+                held = float(ratio(program, walk.best)) * program.goal.scale if walk.best else None
+                config.progress(Progress(now - start, held, None, done))
+    except KeyboardInterrupt:
+        termination = Termination.INTERRUPTED
+    finished = termination is Termination.EXHAUSTED
+    goal = ratio(program, walk.best) if walk.best else None
+    holding = Holding.OPTIMAL if finished else Holding.FEASIBLE
+    names = [choice.name for choice in program.choices]
+    return Outcome(
+        termination=termination,
+        holding=holding if walk.best else Holding.NOTHING,
+        best=({name: walk.best[name] for name in names},) if walk.best else (),
+        goal=goal,
+        bound=goal if finished else None,
+        census=Census(walk.points, dict(walk.removed)) if finished else None,
+        prunings=dict(walk.pruned),
+        priced=walk.priced,
+        engine=ENGINE,
+        seconds=time.monotonic() - start,
+        nodes=walk.groups,
+    )
+
+
+@dataclass
+class _Walk:
+    """The state of one enumeration: what is best, and where every point went."""
+
+    program: Program
+    outer: Table
+    inner: Table
+    best: Point | None = None
+    points: int = 0
+    priced: int = 0
+    groups: int = 0
+    removed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    pruned: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def __post_init__(self) -> None:
+        """Sort facts and statements by what they say of which choice."""
+        facts = self.program.facts
+        self.falls = next((f for f in facts if f.column == "goal" and f.shape == "falls"), None)
+        self.dips = next((f for f in facts if f.column == "goal" and f.shape == "dips"), None)
+        self.rises = {f.column: f for f in facts if f.shape == "rises" and f.column != "goal"}
+        body = [s for s in self.program.statements if not (isinstance(s, Table) and s.spans)]
+        moved = set(self.inner.keys) - set(self.outer.keys)
+        self.early, self.late = _split(body, moved)
+        self.monotone = {
+            s.name: next(self.rises[c] for _, c in s.terms if c in self.rises)
+            for s in self.late
+            if isinstance(s, Row) and self._only_rises(s)
+        }
+
+    def _only_rises(self, row: Row) -> bool:
+        """Tell whether a row, once broken along the rising choice, stays broken."""
+        columns = {column for _, column in row.terms}
+        return (
+            row.low is None
+            and row.when is None
+            and all(k > 0 for k, _ in row.terms)
+            and columns <= self.rises.keys() | self._constant
+            and not columns.isdisjoint(self.rises)
+        )
+
+    @property
+    def _constant(self) -> set[str]:
+        """Columns that no inner choice moves."""
+        return {name for s in self.early for name in s.defines} | set(self.outer.keys)
+
+    def run(self) -> Iterator[float]:
+        """Visit every outer choice; yields the share of them that is done."""
+        shared = [k for k in self.inner.keys if k in self.outer.keys]
+        domain = {name: set(values) for name, values in self.program.domain.items()}
+        batches: dict[tuple[int, ...], list[Point]] = defaultdict(list)
+        for row in self.inner.rows.tolist():
+            point = dict(zip(self.inner.keys, row, strict=True))
+            if all(v in domain[k] for k, v in point.items()):
+                batches[tuple(point[k] for k in shared)].append(point)
+        spanned = {*self.outer.keys, *self.inner.keys}
+        free = [c for c in self.program.choices if c.name not in spanned]
+        settings = list(itertools.product(*(c.values for c in free)))
+        rows = [
+            r
+            for r in self.outer.rows.tolist()
+            if all(v in domain[k] for k, v in zip(self.outer.keys, r, strict=True))
+        ]
+        for i, row in enumerate(rows):
+            outer = dict(zip(self.outer.keys, row, strict=True))
+            group = batches.get(tuple(outer[k] for k in shared), [])
+            for setting in settings:
+                self._group(outer | {c.name: v for c, v in zip(free, setting, strict=True)}, group)
+            yield (i + 1) / len(rows)
+
+    def _group(self, outer: Point, group: list[Point]) -> None:
+        """Visit the batches of one outer choice."""
+        self.points += len(group)
+        self.groups += 1
+        known, broken = _judge(self.early, outer)
+        if broken:
+            self.removed[broken] += len(group)
+            return
+        along = (self.falls or self.dips or Fact("", "", "", "falls")).along
+        micro = (self.dips or next(iter(self.rises.values()), Fact("", "", "", "falls"))).along
+        if not along or not micro:
+            for point in group:
+                self._point({**known, **point})
+            return
+        layers: dict[int, list[Point]] = defaultdict(list)
+        for point in group:
+            layers[point[along]].append(point)
+        settled: set[int] = set()
+        for size in sorted(layers, reverse=self.falls is not None):
+            self._layer(known, sorted(layers[size], key=lambda p: p[micro]), micro, settled)
+
+    def _layer(self, known: Point, points: list[Point], micro: str, settled: set[int]) -> None:
+        """Visit the micro-batches of one batch, upward, until facts rule out the rest."""
+        before: Fraction | None = None
+        held: Fraction | None = None
+        for i, point in enumerate(points):
+            if self.falls and point[micro] in settled:
+                self.pruned[self.falls.name] += 1
+                continue
+            full, broken = self._point({**known, **point})
+            if broken in self.monotone:
+                self.removed[broken] -= 1
+                self.pruned[self.monotone[broken].name] += self._rest(points[i:], micro, settled)
+                return
+            price = ratio(self.program, full) if self.program.goal.of in full else None
+            if not broken:
+                settled.add(point[micro])
+                held = price if held is None or (price is not None and price < held) else held
+            if (
+                self.dips
+                and price is not None
+                and before is not None
+                and held is not None
+                and price > before * RISE
+                and price > held * RISE
+            ):
+                self.pruned[self.dips.name] += self._rest(points[i + 1 :], micro, settled)
+                if self.falls:
+                    # What is dominated in this batch is dominated in every smaller one too.
+                    settled.update(p[micro] for p in points[i + 1 :])
+                return
+            before = price if price is not None else before
+
+    def _rest(self, points: list[Point], micro: str, settled: set[int]) -> int:
+        """Count points not yet counted under the falling goal."""
+        if not self.falls:
+            return len(points)
+        done = [p for p in points if p[micro] in settled]
+        self.pruned[self.falls.name] += len(done)
+        return len(points) - len(done)
+
+    def _point(self, values: Point) -> tuple[Point, str | None]:
+        """Price one point, keep it if best; what was computed, and the rule that refused it."""
+        self.priced += 1
+        full, broken = _judge(self.late, values)
+        if broken:
+            self.removed[broken] += 1
+        elif self.best is None or rank(self.program, full) < rank(self.program, self.best):
+            self.best = full
+        return full, broken
+
+
+def _split(body: list[Statement], moved: set[str]) -> tuple[list[Statement], list[Statement]]:
+    """Separate statements that no inner choice can change from those that it can."""
+    early, late, unknown = [], [], set(moved)
+    for statement in body:
+        if unknown & set(statement.reads):
+            unknown |= set(statement.defines)
+            late.append(statement)
+        else:
+            early.append(statement)
+    return early, late
+
+
+def _judge(statements: list[Statement], values: Point) -> tuple[Point, str | None]:
+    """Evaluate statements until one refuses; everything computed, and the name of the refusal."""
+    known = dict(values)
+    for statement in statements:
+        if isinstance(statement, Row):
+            if not row_holds(statement, known):
+                return known, statement.name
+        elif isinstance(statement, Table):
+            found = statement.index.get(tuple(known[key] for key in statement.keys))
+            if found is None:
+                return known, statement.name
+            known.update(zip(statement.gives, found, strict=True))
+        else:
+            known.update(value(statement, known))
+    return known, None
