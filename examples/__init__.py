@@ -1,0 +1,1 @@
+"""Examples: each a spec and, where one is needed, a short script."""

@@ -1,0 +1,120 @@
+"""The fastest way to lay out a transformer's training, proved under a stated cost model."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module, metadata
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optplan.evaluate import evaluate
+    from optplan.load import load
+    from optplan.models.cost.calibration import Calibration
+    from optplan.models.cost.estimate import Estimate
+    from optplan.models.errors import Fault, InputError, OptplanError, OwnFault, QuantityError
+    from optplan.models.spec.cluster import Accelerator, Cluster
+    from optplan.models.spec.plan import Plan
+    from optplan.models.spec.problem import Problem
+    from optplan.models.spec.space import Limit, Search
+    from optplan.models.spec.workload import Architecture, Workload
+    from optplan.planner import solve
+    from optplan.solvers.base import Holding, SolverConfig, Termination
+    from optplan.verify import verify
+
+    __version__: str
+
+__all__ = [
+    "Accelerator",
+    "Architecture",
+    "Calibration",
+    "Cluster",
+    "Estimate",
+    "Fault",
+    "Holding",
+    "InputError",
+    "Limit",
+    "OptplanError",
+    "OwnFault",
+    "Plan",
+    "Problem",
+    "QuantityError",
+    "Search",
+    "SolverConfig",
+    "Termination",
+    "Workload",
+    "__version__",
+    "evaluate",
+    "load",
+    "solve",
+    "verify",
+]
+
+_HOMES = {
+    "Accelerator": "optplan.models.spec.cluster",
+    "Architecture": "optplan.models.spec.workload",
+    "Calibration": "optplan.models.cost.calibration",
+    "Cluster": "optplan.models.spec.cluster",
+    "Estimate": "optplan.models.cost.estimate",
+    "Fault": "optplan.models.errors",
+    "Holding": "optplan.solvers.base",
+    "InputError": "optplan.models.errors",
+    "Limit": "optplan.models.spec.space",
+    "OptplanError": "optplan.models.errors",
+    "OwnFault": "optplan.models.errors",
+    "Plan": "optplan.models.spec.plan",
+    "Problem": "optplan.models.spec.problem",
+    "QuantityError": "optplan.models.errors",
+    "Search": "optplan.models.spec.space",
+    "SolverConfig": "optplan.solvers.base",
+    "Termination": "optplan.solvers.base",
+    "Workload": "optplan.models.spec.workload",
+    "evaluate": "optplan.evaluate",
+    "load": "optplan.load",
+    "solve": "optplan.planner",
+    "verify": "optplan.verify",
+}
+"""Where each public name lives; it is imported when first asked for."""
+
+
+if not TYPE_CHECKING:  # a checker knows the names above, and shall refuse any other
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when first asked for it, so that ``import optplan`` is light."""
+        if name == "__version__":
+            return _version()
+        if name not in _HOMES:
+            raise AttributeError(f"module 'optplan' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _version() -> str:
+    """Version of the installed distribution, or ``0+uninstalled`` when run from a bare checkout."""
+    try:
+        return metadata.version("optplan")
+    except metadata.PackageNotFoundError:
+        return "0+uninstalled"
+
+
+class _Package(ModuleType):
+    """
+    Keep ``optplan.load`` and ``optplan.verify`` the functions, though modules of these names exist.
+
+    Importing a submodule binds it on its package and would hide the function of the same name,
+    depending on who imported what first. Here the function is bound instead. The module stays
+    reachable by ``from optplan.load import ...``.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

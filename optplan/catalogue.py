@@ -1,0 +1,162 @@
+"""The shipped workloads, accelerators and calibrations, by name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Literal
+
+from ruamel.yaml import YAML
+
+from optplan.models.cost.calibration import Calibration
+from optplan.models.errors import OwnFault
+from optplan.models.spec.cluster import Accelerator
+from optplan.models.spec.workload import Architecture
+from optplan.places import Refusal, short
+
+Kind = Literal["workloads", "accelerators", "calibrations"]
+
+GENERIC = "generic"
+"""The calibration of an accelerator that has none of its own."""
+
+_SINGULAR = {"workloads": "workload", "accelerators": "accelerator", "calibrations": "calibration"}
+_FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+@cache
+def names(kind: Kind) -> tuple[str, ...]:
+    """Return every name of one kind, sorted."""
+    folder = files("optplan.models").joinpath("data", kind)
+    found = (file.name for file in folder.iterdir()) if folder.is_dir() else ()
+    return tuple(sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml")))
+
+
+@cache
+def aliases(kind: Kind) -> tuple[str, ...]:
+    """Return every other name of one kind, as the files write them, sorted."""
+    found = {str(alias) for name in names(kind) for alias in _file(kind, name).get("aliases") or ()}
+    return tuple(sorted(found - set(names(kind))))
+
+
+def entry(kind: Kind, name: str) -> dict[str, Any]:
+    """
+    Return one file of the catalogue as plain data.
+
+    Parameters
+    ----------
+    kind
+        Which part of the catalogue.
+    name
+        Its name or an alias; case, blanks, ``-``, ``_`` and ``.`` make no difference.
+
+    Raises
+    ------
+    Refusal
+        Nothing has that name; the remedy holds the nearest ones.
+    """
+    return _file(kind, canonical(kind, name))
+
+
+def canonical(kind: Kind, name: str) -> str:
+    """
+    Return the catalogue's own spelling of a name.
+
+    Raises
+    ------
+    Refusal
+        Nothing has that name; the remedy holds the nearest ones.
+    """
+    # An exact name costs one look for one file; only a miss reads the others.
+    if _FILE_NAME.fullmatch(name) and _path(kind, name).is_file():
+        return name
+    spellings = _spellings(kind)
+    plain = _plain(name)
+    if plain in spellings:
+        return spellings[plain]
+    near = difflib.get_close_matches(plain, spellings, n=3, cutoff=0.7)
+    if len(plain) > 2:
+        near += [spelling for spelling in spellings if spelling.startswith(plain)]
+    hits = list(dict.fromkeys(spellings[spelling] for spelling in near))[:3]
+    ask = "list all with `optplan catalogue`"
+    asked = " or ".join(f"'{hit}'" for hit in hits)
+    raise Refusal(
+        f"no {_SINGULAR[kind]} '{short(name)}' in the catalogue",
+        f"did you mean {asked}? ({ask})" if hits else ask,
+    )
+
+
+def architecture(name: str) -> Architecture:
+    """Return a shipped architecture; raises `Refusal` for an unknown name."""
+    key = canonical("workloads", name)
+    return Architecture.model_validate({"name": key, **_part("workloads", key, "architecture")})
+
+
+def accelerator(name: str) -> Accelerator:
+    """Return a shipped accelerator; raises `Refusal` for an unknown name."""
+    key = canonical("accelerators", name)
+    return Accelerator.model_validate({"name": key, **_part("accelerators", key, "accelerator")})
+
+
+def calibration(name: str) -> Calibration:
+    """Return a shipped calibration; raises `Refusal` for an unknown name."""
+    key = canonical("calibrations", name)
+    return Calibration.model_validate({"name": key, **_part("calibrations", key, "calibration")})
+
+
+def calibration_for(accelerator_name: str) -> Calibration:
+    """
+    Return the calibration of an accelerator.
+
+    The one of the same name, else the one that lists it, else the generic prior.
+
+    Raises
+    ------
+    Refusal
+        There is not even a generic one.
+    """
+    if accelerator_name in names("calibrations"):
+        return calibration(accelerator_name)
+    for name in names("calibrations"):
+        if accelerator_name in (_file("calibrations", name).get("accelerators") or ()):
+            return calibration(name)
+    return calibration(GENERIC)
+
+
+def _path(kind: Kind, name: str) -> Traversable:
+    """Return where the file of an exact name lies."""
+    return files("optplan.models").joinpath("data", kind, f"{name}.yaml")
+
+
+@cache
+def _file(kind: Kind, name: str) -> dict[str, Any]:
+    """Read one file."""
+    data = YAML(typ="safe", pure=True).load(_path(kind, name).read_text(encoding="utf-8"))
+    if not isinstance(data, dict):
+        raise OwnFault(f"{kind}/{name}.yaml of the catalogue holds no mapping")
+    return data
+
+
+def _part(kind: Kind, name: str, key: str) -> dict[str, Any]:
+    """Return the record inside one file."""
+    part = _file(kind, name).get(key)
+    if not isinstance(part, dict):
+        raise OwnFault(f"{kind}/{name}.yaml of the catalogue holds no {key}")
+    return part
+
+
+@cache
+def _spellings(kind: Kind) -> dict[str, str]:
+    """Return every name and alias in plain letters, with the name it stands for."""
+    known = {_plain(name): name for name in names(kind)}
+    for name in names(kind):
+        for alias in _file(kind, name).get("aliases") or ():
+            known.setdefault(_plain(str(alias)), name)
+    return known
+
+
+def _plain(name: str) -> str:
+    """Drop what people write differently."""
+    return re.sub(r"[-_. ]", "", name).lower()

@@ -1,0 +1,305 @@
+"""Commands and exit codes; no logic."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from optplan.models.errors import Fault, InputError, OptplanError, QuantityError
+
+app = App(
+    name="optplan",
+    help="The provably fastest layout for a transformer's training, under a stated cost model.",
+    help_format="markdown",
+    version_flags=["--version"],
+)
+
+Sets = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set", negative="", help="Put a value over the spec's: tp=8, cluster.nodes=4."
+    ),
+]
+Limits = Annotated[
+    tuple[str, ...],
+    Parameter(name="--limit", negative="", help="Add a condition: 'pp * tp <= 32'."),
+]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
+Engine = Literal["cp-sat", "exhaustive", "paper"]
+
+EXIT_INPUT, EXIT_OWN = 2, 4
+
+
+@app.command
+def solve(
+    spec: str,
+    /,
+    *,
+    json: Json = False,
+    top: int = 5,
+    breakdown: Annotated[bool, Parameter(negative="")] = False,
+    engine: Engine = "cp-sat",
+    set: Sets = (),
+    limit: Limits = (),
+    time_limit: str | None = None,
+    seed: int = 0,
+    workers: int = 1,
+) -> int:
+    """
+    Find the best layout of a spec and prove it.
+
+    Parameters
+    ----------
+    spec
+        Path of the YAML file.
+    json
+        Print the answer as JSON and nothing else.
+    top
+        Next-best plans to show.
+    breakdown
+        Show every stage, however many there are.
+    engine
+        cp-sat proves on the reduced program; exhaustive prices every point; paper is the paper's
+        Algorithm 1.
+    time_limit
+        Stop after this time with the best plan so far and its gap: 60s, 5min.
+    seed
+        Random seed of the engine; the plan does not depend on it.
+    workers
+        Threads of the engine; the plan does not depend on it.
+    """
+    seconds = _seconds(time_limit)
+    _whole("--top", top, 0, 1000)
+    _whole("--workers", workers, 1, 1024)
+    _whole("--seed", seed, 0, 2**31 - 1)
+    from optplan.planner import solve as run
+    from optplan.report.progress import Watch
+
+    with Watch(quiet=json) as watch:
+        result = run(
+            _path(spec),
+            engine=engine,
+            top=top,
+            time_limit=seconds,
+            sets=set,
+            limits=limit,
+            seed=seed,
+            workers=workers,
+            progress=watch.tell,
+        )
+    if json:
+        _write(result.to_json())
+    else:
+        from optplan.report.terminal import show_result
+
+        show_result(_console(), result, top, breakdown)
+    return result.exit_code
+
+
+@app.command
+def evaluate(
+    spec: str, /, *plan: str, json: Json = False, set: Sets = (), limit: Limits = ()
+) -> int:
+    """
+    Price one plan, list the rules it breaks, and tell how far it is from the best.
+
+    Parameters
+    ----------
+    spec
+        Path of the YAML file.
+    plan
+        Choices of the plan: tp=8 pp=4 micro_batch=2 recompute=full. What is left out is chosen as
+        well as possible.
+    """
+    values = _choices(plan)
+    from optplan.evaluate import evaluate as run
+
+    evaluation = run(_path(spec), values, sets=set, limits=limit)
+    if json:
+        _write(evaluation.to_json())
+    else:
+        from optplan.report.terminal import show_evaluation
+
+        show_evaluation(_console(), evaluation)
+    return evaluation.exit_code
+
+
+@app.command
+def verify(plan: str, /, *, json: Json = False) -> int:
+    """
+    Re-check a plan and its certificate without trusting the run that wrote them.
+
+    Parameters
+    ----------
+    plan
+        The JSON that optplan solve SPEC --json wrote.
+    """
+    from optplan.verify import verify as run
+
+    verification = run(plan)
+    if json:
+        _write(verification.to_json())
+    else:
+        from optplan.report.terminal import show_verification
+
+        show_verification(_console(), verification)
+    return verification.exit_code
+
+
+@app.command
+def catalogue(name: str | None = None, /, *, json: Json = False) -> int:
+    """
+    List the shipped workloads, accelerators and calibrations, or show one with its sources.
+
+    Parameters
+    ----------
+    name
+        A name from the list.
+    """
+    from optplan.report.shelf import describe, listing, show_entry, show_listing
+
+    if name is None:
+        found: Any = listing()
+        _write(_dump(found)) if json else show_listing(_console(), found)
+    else:
+        entry = describe(name)
+        _write(_dump(entry)) if json else show_entry(_console(), entry)
+    return 0
+
+
+@app.command
+def schema() -> int:
+    """Print the JSON schema of a spec, for editors that complete and check it."""
+    from optplan.schema import json_schema
+
+    _write(_dump(json_schema()))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """
+    Run the command line and return its exit status.
+
+    0 plan found and verified, 1 no plan exists or a check fails, 2 the input is wrong, 3 nothing
+    proven in time, 4 a fault of optplan itself.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        answer = app(
+            arguments, exit_on_error=False, print_error=False, result_action="return_value"
+        )
+        return answer if isinstance(answer, int) else 0
+    except InputError as error:
+        return _complain([str(fault) for fault in error.faults], EXIT_INPUT)
+    except CycloptsError as error:
+        text = " ".join(str(error).split())
+        return _complain([f"{text} See optplan --help."], EXIT_INPUT)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return _complain(["interrupted before anything was found"], 3)
+    except OptplanError as error:
+        return _complain([f"a fault of optplan itself: {error}"], EXIT_OWN)
+    except Exception as error:  # whatever it is, it is ours, and a person gets one line
+        where = _innermost(error)
+        return _complain(
+            [f"a fault of optplan itself: {type(error).__name__}: {error} ({where})"], EXIT_OWN
+        )
+
+
+def _complain(lines: list[str], status: int) -> int:
+    """Print messages to people, one a line, and return the status."""
+    for line in lines:
+        sys.stderr.write(line.replace("\n", " ") + "\n")
+    return status
+
+
+def _innermost(error: BaseException) -> str:
+    """Name the place of our own code where an unexpected error arose."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "unknown place"
+
+
+def _path(spec: str) -> Path:
+    """Take the argument for a file, whatever it looks like."""
+    return Path(spec)
+
+
+def _seconds(text: str | None) -> float | None:
+    """Read ``--time-limit``."""
+    if text is None:
+        return None
+    from optplan.models import units
+
+    try:
+        seconds = units.parse(text, "seconds")
+    except QuantityError as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise InputError([Fault("--time-limit", "", problem, remedy or "write 60 s")]) from None
+    if seconds <= 0:
+        raise InputError(
+            [Fault("--time-limit", "", f"{text!r} leaves no time", "give more than 0 s")]
+        )
+    return seconds
+
+
+def _whole(option: str, value: int, least: int, most: int) -> None:
+    """Refuse a number out of range."""
+    if not least <= value <= most:
+        raise InputError([Fault(option, "", f"{value} is out of range", f"from {least} to {most}")])
+
+
+def _choices(plan: Sequence[str]) -> dict[str, object]:
+    """Read ``tp=8 recompute=full`` into values."""
+    from optplan.models.expression import ALIASES
+
+    values: dict[str, object] = {}
+    faults = []
+    words: dict[str, object] = {"true": True, "false": False, "on": True, "off": False}
+    for item in plan:
+        name, equals, text = item.partition("=")
+        long = ALIASES.get(name.strip(), name.strip())
+        value: object = words.get(text.strip(), text.strip())
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
+            value = int(value)
+        if not equals or not long:
+            faults.append(
+                Fault(f"{item!r}", "", "this is no choice", "write name=value, such as tp=8")
+            )
+        elif long in values:
+            faults.append(Fault(f"{item!r}", "", f"{long} is given twice", "give it once"))
+        else:
+            values[long] = value
+    if faults:
+        raise InputError(faults)
+    return values
+
+
+def _console() -> Any:
+    """Terminal for people: colours only there, wide enough for tables when piped."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
+
+
+def _write(text: str) -> None:
+    """Print for programs."""
+    sys.stdout.write(text + "\n")
+
+
+def _dump(data: object) -> str:
+    return json.dumps(data, indent=1)
+
+
+Command = Callable[..., int]
+
+if __name__ == "__main__":
+    sys.exit(main())

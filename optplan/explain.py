@@ -1,0 +1,143 @@
+"""Why no plan exists: the clash in words, and ways out, each one solved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from optplan.models.formulate import Formulation, formulate
+from optplan.models.program import Program, Row
+from optplan.models.rules.registry import Rule
+from optplan.models.spec.problem import Problem
+from optplan.models.units import bytes_text, seconds_text
+from optplan.result import Explanation, Reason, WayOut
+from optplan.solvers import exhaustive
+from optplan.solvers.core import Clash, clash
+
+MOST_NODES = 64
+"""Ways out look at clusters up to this many times larger."""
+
+
+def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explanation:
+    """
+    Name the smallest set of rules that clash, and price ways out.
+
+    Parameters
+    ----------
+    problem
+        A problem without a plan.
+    rules
+        The user's own rules.
+
+    Returns
+    -------
+    Explanation
+        ``core`` is minimal: without any one of its rules there would be a plan. Every way out has
+        been solved.
+    """
+    form = formulate(problem, rules, widened=True)
+    found = clash(form.program)
+    return Explanation(
+        core=tuple(_reason(form, found, name) for name in found.rules),
+        ways_out=tuple(_ways_out(problem, rules, found)),
+    )
+
+
+def _reason(form: Formulation, found: Clash, name: str) -> Reason:
+    """Put one rule of a clash into words."""
+    family = name.split("[")[0]
+    sentence = form.program.sentences.get(family, family)
+    text = ""
+    if name in found.nearest:
+        high, least = found.nearest[name]
+        text = _measure(form, name, high, least)
+    elif not name.startswith("limits."):
+        text = _legal(form, name)
+    return Reason(rule=name, sentence=sentence, text=text)
+
+
+def _measure(form: Formulation, name: str, high: int, least: int) -> str:
+    """Say how far the nearest plan misses a bound."""
+    row = next(s for s in form.program.statements if isinstance(s, Row) and s.name == name)
+    columns = {column for _, column in row.terms}
+    if columns == {"step_ticks"} and row.terms[0][0] == 1:
+        unit = float(form.tick)
+        return f"at least {seconds_text(least * unit)} against {seconds_text(high * unit)}"
+    if columns <= _bytes_columns(form.program) and all(k == 1 for k, _ in row.terms):
+        room = bytes_text(high)
+        if name.startswith("capacity."):
+            hbm, reserve = form.problem.cluster.accelerator.hbm, form.problem.calibration.reserve
+            room = f"{room} ({bytes_text(hbm)} less a reserve of {bytes_text(reserve)})"
+        return f"at least {bytes_text(least)} against {room}"
+    return f"at least {least} against {high}"
+
+
+def _bytes_columns(program: Program) -> set[str]:
+    """Columns that count bytes."""
+    return {
+        column
+        for statement in program.statements
+        if statement.name.startswith("memory.")
+        for column in statement.defines
+        if column != "in_flight"
+    }
+
+
+def _legal(form: Formulation, name: str) -> str:
+    """List what a rule over one choice would accept."""
+    from optplan.models.numbers import listed
+    from optplan.models.program import Table
+
+    for statement in form.program.statements:
+        if isinstance(statement, Table) and statement.name == name and len(statement.keys) == 1:
+            key = statement.keys[0]
+            legal = [v for v in form.program.domain[key] if (v,) in statement.index]
+            return f"legal: {key} in {listed(legal)} of {listed(form.program.domain[key])}"
+    return ""
+
+
+def _ways_out(problem: Problem, rules: tuple[Rule, ...], found: Clash) -> Iterator[WayOut]:
+    """Solve the problem after each change that the clash suggests."""
+    for name in dict.fromkeys(rule.split("[")[0] for rule in found.rules):
+        family, _, rest = name.partition(".")
+        if family == "limits":
+            limit = next(limit for limit in problem.limits if limit.name == rest)
+            kept = tuple(other for other in problem.limits if other is not limit)
+            changed = problem.model_copy(update={"limits": kept})
+            yield from _solved(f"drop the limit {limit.name}: {limit.rule}", changed, rules)
+        elif family == "search":
+            search = problem.search.model_copy(update={rest: None})
+            changed = problem.model_copy(update={"search": search})
+            yield from _solved(f"leave {rest} open", changed, rules)
+    if any(rule.startswith(("capacity.", "limits.")) for rule in found.rules):
+        yield from _larger(problem, rules)
+
+
+def _larger(problem: Problem, rules: tuple[Rule, ...]) -> Iterator[WayOut]:
+    """Double the cluster until a plan exists."""
+    times = 2
+    while times <= MOST_NODES and problem.devices * times <= 2**20:
+        nodes = problem.cluster.nodes * times
+        cluster = problem.cluster.model_copy(update={"nodes": nodes})
+        devices = nodes * problem.cluster.devices_per_node
+        change = f"{nodes} nodes ({devices} devices) instead of {problem.cluster.nodes}"
+        ways = list(_solved(change, problem.model_copy(update={"cluster": cluster}), rules))
+        if ways:
+            yield ways[0]
+            return
+        times *= 2
+
+
+def _solved(change: str, problem: Problem, rules: tuple[Rule, ...]) -> Iterator[WayOut]:
+    """Yield a way out if the changed problem has a plan."""
+    from optplan.planner import checked
+
+    form = formulate(problem, rules)
+    outcome = exhaustive.solve(form.program)
+    if outcome.best:
+        plan, price, _ = checked(form, outcome.best[0])
+        yield WayOut(
+            change=change,
+            step_seconds=price.step_seconds,
+            tokens_per_second_per_device=price.tokens_per_second_per_device,
+            plan=plan,
+        )

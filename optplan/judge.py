@@ -1,0 +1,61 @@
+"""Is this plan what it says: every rule's second face, and nothing of the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from optplan.models.cost.estimate import Estimate
+from optplan.models.rules.registry import Rule
+from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import Problem
+from optplan.result import Verdict
+
+TIGHT = 0.95
+"""A plan that fills more of the memory than this is warned about."""
+
+
+def judge(problem: Problem, rules: Iterable[Rule], plan: Plan, estimate: Estimate) -> Verdict:
+    """
+    Ask every rule of a finished plan.
+
+    Parameters
+    ----------
+    problem
+        What was asked.
+    rules
+        All rules the plan must obey.
+    plan, estimate
+        The plan and its price, from ``cost.estimate``.
+    """
+    broken: dict[str, str] = {}
+    kept: dict[str, str] = {}
+    for rule in rules:
+        for finding in rule.holds(problem, plan, estimate):
+            (kept if finding.holds else broken)[finding.name] = finding.text
+    return Verdict(holds=not broken, broken=broken, kept=kept)
+
+
+def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...]:
+    """Say what a careful reader of a plan should know."""
+    said = []
+    calibration = problem.calibration
+    if not calibration.measured:
+        said.append(
+            f"calibration {calibration.name} is a prior, not a measurement: {calibration.error}"
+        )
+    if plan.pp > 1 and plan.micro_batches < plan.pp:
+        share = estimate.terms["TB"] / estimate.step_seconds
+        said.append(
+            f"{plan.micro_batches} micro-batches for {plan.pp} stages leave the pipeline empty "
+            f"{share:.0%} of the time; more micro-batches or a smaller pp would help"
+        )
+    filled = estimate.memory.peak_bytes / estimate.memory.capacity_bytes
+    if TIGHT < filled <= 1:
+        room = int(TIGHT * estimate.memory.capacity_bytes / 2**30)
+        said.append(
+            f"the fullest stage fills {filled:.1%} of its device; fragmentation may tip it over, "
+            f"a limit such as peak_memory <= {room} GiB keeps headroom"
+        )
+    if estimate.mfu > 1:
+        said.append(f"MFU {estimate.mfu:.0%} is above 100 %: peak or calibration cannot be right")
+    return tuple(said)

@@ -1,0 +1,194 @@
+"""From what a person typed to a checked problem, or to every fault of it at once."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from pydantic import ValidationError
+
+from optplan.compose import Composer
+from optplan.faults import translate, unknown
+from optplan.models.errors import Fault, InputError
+from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import Search
+from optplan.places import REFUSED, Node, dots, from_python, mapping, short
+from optplan.resolve import resolve
+from optplan.source import read_text
+
+Source = str | os.PathLike[str] | Mapping[str, object] | Problem
+"""A spec: a file's name, its text, its content as plain data, or a problem made before."""
+
+TEXT = "<text>"
+"""What a spec is called in a place when it came as text."""
+
+_MARK = re.compile(r":([0-9]+):([0-9]+)$")
+
+
+def load(source: Source, *, sets: Iterable[str] = (), limits: Iterable[str] = ()) -> Problem:
+    """
+    Read a spec.
+
+    Parameters
+    ----------
+    source
+        The name of a file; YAML text (anything with a line break, or that begins with ``{``); a
+        mapping; or a problem made before.
+    sets
+        Values to put over the spec's own, such as ``tp=8``, ``cluster.nodes=4`` or
+        ``micro_batch=[1, 2, 4]``. A bare name of the search space belongs under ``search``.
+    limits
+        Conditions to add, such as ``pp * tp <= 32``.
+
+    Returns
+    -------
+    Problem
+        With every name resolved and every value checked.
+
+    Raises
+    ------
+    InputError
+        With everything that is wrong, in the order of the file.
+
+    Examples
+    --------
+    >>> load("spec.yaml", sets=["cluster.nodes=4"], limits=["pp <= 4"])  # doctest: +SKIP
+    """
+    faults: list[Fault] = []
+    root, folder = _root(source, faults)
+    overlaid = _with_sets(root if root is not None else mapping(), sets, faults)
+    overlaid = _with_limits(overlaid, limits)
+    if root is None:
+        raise InputError(_ordered(faults))
+    resolved = resolve(overlaid, folder, faults)
+    try:
+        problem = Problem.model_validate(resolved.plain())
+    except ValidationError as error:
+        faults += translate(error, resolved)
+        if not faults:
+            # Cannot happen unless a refusal was forgotten; better a vague fault than none.
+            faults.append(Fault(resolved.place, "", "the spec cannot be used", "simplify it"))
+        raise InputError(_ordered(faults)) from None
+    if faults:
+        raise InputError(_ordered(faults))
+    return problem
+
+
+def _root(source: Source, faults: list[Fault]) -> tuple[Node | None, pathlib.Path]:
+    """Read the spec itself; None after a fault that leaves nothing to judge."""
+    folder = pathlib.Path()
+    if isinstance(source, Problem):
+        return from_python(source.model_dump(mode="json"), faults), folder
+    if isinstance(source, Mapping):
+        return from_python(source, faults), folder
+    if isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
+        name, text = TEXT, source.removeprefix("\ufeff")
+    elif isinstance(source, str | os.PathLike):
+        path = pathlib.Path(source)
+        name, folder = str(path), path.parent
+        read = read_text(path, name, faults)
+        if read is None:
+            return None, folder
+        text = read
+    else:
+        problem = f"a {type(source).__name__} is no spec"
+        faults.append(Fault("", "", problem, "give a file name, YAML text or a mapping"))
+        return None, folder
+    before = len(faults)
+    root = Composer(text, name).compose(faults)
+    if root is None and len(faults) > before:
+        return None, folder
+    remedy = "begin with 'workload:', 'cluster:' and 'search:'"
+    if root is None or root.value is None:
+        faults.append(Fault(name, "", "the spec is empty", remedy))
+        return None, folder
+    if not isinstance(root.value, dict):
+        if root.value is not REFUSED:
+            what = "a list" if isinstance(root.value, list) else f"'{root.text}'"
+            faults.append(Fault(root.place, "", f"{what} is no spec", remedy))
+        return None, folder
+    return root, folder
+
+
+def _with_sets(root: Node, sets: Iterable[str], faults: list[Fault]) -> Node:
+    """Put the values of ``--set`` over the spec's own."""
+    seen: set[str] = set()
+    for text in sets:
+        written, equals, value = text.partition("=")
+        key = written.strip()
+        place = f"--set {short(key)}".rstrip()
+        if not key or not equals or not value.strip():
+            problem = f"'{short(text)}' is no 'key=value'"
+            faults.append(Fault(place, "", problem, "write --set tp=8"))
+            continue
+        path = ["search", key] if key in Search.model_fields else key.split(".")
+        dotted = ".".join(path)
+        if dotted in seen:
+            faults.append(Fault(place, dotted, f"'{short(key)}' is set twice", "keep one of them"))
+            continue
+        seen.add(dotted)
+        if path[0] not in Problem.model_fields:
+            known = [*Search.model_fields, *Problem.model_fields]
+            faults.append(Fault(place, dotted, *unknown(path[0], known)))
+            continue
+        before = len(faults)
+        node = Composer(value.strip(), "", fixed=place, root=tuple(path)).compose(faults)
+        if node is None:
+            if len(faults) == before:
+                problem = f"'{short(text)}' has no value"
+                faults.append(Fault(place, dotted, problem, "write --set tp=8"))
+            continue
+        root = _overlaid(root, path, 0, node, faults)
+    return root
+
+
+def _overlaid(node: Node, path: list[str], at: int, value: Node, faults: list[Fault]) -> Node:
+    """Return a mapping with one value below it replaced."""
+    key = path[at]
+    place = value.place
+    if at == len(path) - 1:
+        return node.put(key, value, place)
+    below = node.child(key)
+    if below is None or below.value is None:
+        below = mapping(place)
+    if not isinstance(below.value, dict):
+        if below.value is not REFUSED:
+            here = dots(tuple(path[: at + 1]))
+            quoted = below.text if isinstance(below.value, list) else f"'{below.text}'"
+            problem = f"{here} is {quoted} and has no '{short(path[at + 1])}'"
+            faults.append(Fault(place, ".".join(path), problem, f"set {here} as a whole"))
+        return node
+    return node.put(key, _overlaid(below, path, at + 1, value, faults), node.keys.get(key, place))
+
+
+def _with_limits(root: Node, limits: Iterable[str]) -> Node:
+    """Append the conditions of ``--limit``."""
+    added = [Node(text, f"--limit '{short(text)}'", short(text)) for text in limits]
+    if not added:
+        return root
+    present = root.child("limits")
+    if present is None or present.value is None:
+        present = Node([], added[0].place, "a list")
+    if not isinstance(present.value, list):
+        return root
+    place = root.keys.get("limits", present.place)
+    return root.put("limits", replace(present, value=[*present.value, *added]), place)
+
+
+def _ordered(faults: list[Fault]) -> list[Fault]:
+    """Sort faults as they stand in the file, and drop a repetition at the same place."""
+
+    def position(fault: Fault) -> tuple[str, int, int, int]:
+        mark = _MARK.search(fault.place)
+        if mark is None:
+            return ("", 1, 0, 0) if fault.place else ("", 0, 0, 0)
+        return fault.place[: mark.start()], 0, int(mark[1]), int(mark[2])
+
+    unique: dict[tuple[str, str, str], Fault] = {}
+    for fault in faults:
+        path = "" if fault.place else fault.path
+        unique.setdefault((fault.place, path, fault.problem), fault)
+    return sorted(unique.values(), key=lambda f: (position(f)[1], *position(f)))

@@ -1,0 +1,265 @@
+"""One straight road: formulate, solve, decode, estimate, verify."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from optplan.judge import judge, warnings
+from optplan.load import load
+from optplan.models.cost.estimate import Estimate, estimate
+from optplan.models.errors import OwnFault
+from optplan.models.formulate import Formulation, formulate
+from optplan.models.rules.registry import Rule
+from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import Problem
+from optplan.result import Alternative, Certificate, Explanation, Result, Status, Verdict
+from optplan.solvers import exhaustive
+from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
+from optplan.solvers.catalogue import engine as engine_named
+
+ROUNDING = 1e-6
+"""Program and estimate may differ in a plan's price by this share, which rounding explains."""
+
+Spec = str | Path | Mapping[str, Any] | Problem
+
+
+def problem_of(spec: Spec, sets: Sequence[str] = (), limits: Sequence[str] = ()) -> Problem:
+    """Load a spec unless it is a problem already."""
+    if isinstance(spec, Problem) and not sets and not limits:
+        return spec
+    return load(spec, sets=sets, limits=limits)
+
+
+def solve(
+    spec: Spec,
+    *,
+    engine: str = "cp-sat",
+    top: int = 5,
+    time_limit: float | None = None,
+    sets: Sequence[str] = (),
+    limits: Sequence[str] = (),
+    rules: Iterable[Rule] = (),
+    seed: int = 0,
+    workers: int = 1,
+    reduce: bool = True,
+    progress: Callable[[Progress], None] | None = None,
+) -> Result:
+    """
+    Find the provably best plan of a spec.
+
+    Parameters
+    ----------
+    spec
+        Path of a YAML file, a mapping of the same shape, or a problem.
+    engine
+        ``cp-sat``, ``exhaustive`` or ``paper``.
+    top
+        Next-best plans to return.
+    time_limit
+        Seconds for the search; what is found by then is returned with its gap.
+    sets, limits
+        As ``--set`` and ``--limit`` on the command line; only for a spec that is not a problem yet.
+    rules
+        Rules of the user's own, beyond those of the spec.
+    seed, workers
+        Of the engine. The plan does not depend on them.
+    reduce
+        False to hand the engine the whole program, for comparison; only cp-sat is reduced.
+    progress
+        Called now and then with incumbent and bound.
+
+    Returns
+    -------
+    Result
+        Every plan in it has passed the verifier.
+
+    Raises
+    ------
+    InputError
+        The spec is wrong; carries every fault.
+    OwnFault
+        An answer did not pass the verifier.
+    """
+    start = time.monotonic()
+    problem = problem_of(spec, sets, limits)
+    loaded = time.monotonic()
+    form = formulate(problem, tuple(rules))
+    written = time.monotonic()
+    config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=progress)
+    outcome = _run(form, engine, config, reduce)
+    solved = time.monotonic()
+    result = _result(form, outcome, top, config)
+    if result.plan is None and result.exit_code == 1:
+        from optplan.explain import explain_infeasible
+
+        result = result.model_copy(
+            update={"explanation": explain_infeasible(problem, tuple(rules))}
+        )
+    spent = {
+        "load": loaded - start,
+        "formulate": written - loaded,
+        "solve": solved - written,
+        "verify": time.monotonic() - solved,
+    }
+    return result.model_copy(update={"seconds": spent})
+
+
+def _run(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> Outcome:
+    """Bound, reduce, prove; engines other than cp-sat take the whole program."""
+    if engine != "cp-sat" or not reduce:
+        return engine_named(engine)(form.program, config)
+    from optplan.solvers.reduction import reduce_by_bound
+
+    reduced = reduce_by_bound(form.program, config)
+    found = reduced.outcome
+    if found.termination is not Termination.EXHAUSTED or found.holding is Holding.NOTHING:
+        # Stopped before the bounds were complete, or the census itself shows that no point is left.
+        return found
+    checked(form, found.best[0])
+    from optplan.solvers import cpsat
+
+    left = None if config.seconds is None else max(0.01, config.seconds - found.seconds)
+    proof = cpsat.solve(
+        reduced.program,
+        SolverConfig(left, config.workers, config.seed, progress=config.progress),
+        found.best[0],
+    )
+    return Outcome(
+        termination=proof.termination,
+        holding=proof.holding,
+        best=proof.best or found.best,
+        goal=proof.goal,
+        bound=proof.bound,
+        census=found.census,
+        removed_by_bound=reduced.removed,
+        priced=found.priced,
+        engine=proof.engine,
+        seconds=found.seconds + proof.seconds,
+        nodes=proof.nodes,
+    )
+
+
+def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Estimate, Verdict]:
+    """
+    Turn an assignment into a plan that has passed the verifier.
+
+    Raises
+    ------
+    OwnFault
+        A rule refuses the plan, or program and estimate disagree on its price.
+    """
+    plan = form.decode(assignment)
+    price = estimate(form.problem, plan)
+    verdict = judge(form.problem, form.rules, plan, price)
+    if not verdict.holds:
+        name, text = next(iter(verdict.broken.items()))
+        raise OwnFault(f"the verifier refuses an engine's plan by {name}: {text}")
+    known = form.program.evaluate(assignment)
+    ticks = known["step_ticks"] * float(form.tick)
+    if abs(ticks - price.step_seconds) > ROUNDING * price.step_seconds:
+        raise OwnFault(
+            f"the program prices a plan at {ticks} s, the estimate at {price.step_seconds} s"
+        )
+    if known["peak_bytes"] != price.memory.peak_bytes:
+        raise OwnFault(
+            f"the program counts {known['peak_bytes']} bytes, "
+            f"the estimate {price.memory.peak_bytes}"
+        )
+    return plan, price, verdict
+
+
+def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig) -> Result:
+    """Verify what an engine found and write it down."""
+    problem = form.problem
+    plan = price = verdict = None
+    said: tuple[str, ...] = ()
+    if outcome.best:
+        plan, price, verdict = checked(form, outcome.best[0])
+        said = warnings(problem, plan, price)
+    status = Status(termination=outcome.termination.value, holding=outcome.holding.value)
+    return Result(
+        status=status,
+        plan=plan,
+        estimate=price,
+        certificate=_certificate(form, outcome, plan, price, config),
+        alternatives=_alternatives(form, plan, price, top) if plan and price else (),
+        explanation=Explanation(),
+        verdict=verdict,
+        warnings=said,
+        problem=problem,
+    )
+
+
+def goal_of(form: Formulation, plan: Plan, price: Estimate) -> float:
+    """Price of a plan in the goal's unit, in floats."""
+    if form.problem.goal == "most-headroom":
+        return float(price.memory.peak_bytes)
+    return price.step_seconds / plan.global_batch
+
+
+def _certificate(
+    form: Formulation,
+    outcome: Outcome,
+    plan: Plan | None,
+    price: Estimate | None,
+    config: SolverConfig,
+) -> Certificate:
+    """Write down the proof; the bound is in whole ticks rounded down, the goal in floats."""
+    goal = goal_of(form, plan, price) if plan and price else None
+    scale = form.tick if form.program.goal.unit == "s/sequence" else Fraction(1)
+    bound = None if outcome.bound is None else float(outcome.bound * scale)
+    timed = form.problem.goal == "fastest" and plan is not None and bound is not None
+    census = outcome.census
+    removed = {name: n for name, n in census.removed_by_rule.items() if n} if census else {}
+    points = census.points if census else exhaustive.count(form.program)
+    pruned = sum(outcome.prunings.values())
+    left = points - sum(removed.values()) - outcome.removed_by_bound - pruned if census else points
+    return Certificate(
+        fingerprint=form.problem.fingerprint,
+        goal=goal,
+        bound=bound,
+        unit=form.program.goal.unit,
+        bound_seconds=bound * plan.global_batch if timed and bound is not None and plan else None,
+        gap=None if goal is None else 1.0 if bound is None else max(0.0, (goal - bound) / goal),
+        tick_seconds=float(form.tick),
+        points=points,
+        removed_by_rule=removed,
+        removed_by_bound=outcome.removed_by_bound,
+        left=left,
+        prunings=outcome.prunings,
+        priced=outcome.priced,
+        engine=outcome.engine,
+        seed=config.seed,
+    )
+
+
+def _alternatives(
+    form: Formulation, plan: Plan, price: Estimate, top: int
+) -> tuple[Alternative, ...]:
+    """Find the next-best plans at the same global batch."""
+    if top < 1:
+        return ()
+    same = form.program.fixed({"global_batch": (plan.global_batch,)})
+    found = exhaustive.solve(same, SolverConfig(seconds=60.0, top=top + 1))
+    best = goal_of(form, plan, price)
+    ranked = []
+    for assignment in found.best:
+        other, its, _ = checked(form, assignment)
+        if other != plan:
+            ranked.append(alternative(form, other, its, best))
+    return tuple(ranked[:top])
+
+
+def alternative(form: Formulation, plan: Plan, price: Estimate, best: float) -> Alternative:
+    """Summarise a plan beside the best one."""
+    return Alternative(
+        plan=plan,
+        step_seconds=price.step_seconds,
+        tokens_per_second_per_device=price.tokens_per_second_per_device,
+        peak_bytes=price.memory.peak_bytes,
+        behind=goal_of(form, plan, price) / best - 1,
+    )

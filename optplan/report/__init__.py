@@ -1,0 +1,1 @@
+"""Results for people: the terminal today, one offline page tomorrow."""

@@ -1,0 +1,81 @@
+"""A sign of life for whatever takes longer than two seconds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any
+
+from optplan.models.units import seconds_text
+from optplan.solvers.base import Progress
+
+PATIENCE = 2.0
+"""Seconds before anything is shown."""
+
+
+class Watch:
+    """
+    A spinner on stderr with time, incumbent, bound and gap.
+
+    Silent where stderr is no terminal or ``quiet`` is asked for.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet or not sys.stderr.isatty()
+        self._start = time.monotonic()
+        self._bar: Any = None  # a rich Progress, imported late
+        self._line = "searching"
+
+    def __enter__(self) -> Watch:
+        """Wait for news."""
+        if not self._quiet:
+            import threading
+
+            self._timer = threading.Timer(PATIENCE, self._show)
+            self._timer.daemon = True
+            self._timer.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wipe the line."""
+        if self._quiet:
+            return
+        self._timer.cancel()
+        if self._bar is not None:
+            self._bar.stop()
+
+    def tell(self, progress: Progress) -> None:
+        """Take news from an engine; prices are per sequence."""
+        parts = []
+        if progress.incumbent is not None:
+            parts.append(f"best {seconds_text(progress.incumbent)}/sequence")
+        if progress.incumbent and progress.bound:
+            parts.append(f"gap {max(0.0, 1 - progress.bound / progress.incumbent):.2%}")
+        if progress.done is not None:
+            parts.append(f"{progress.done:.0%} of the points")
+        self._line = ", ".join(parts) or "searching"
+        if self._bar is not None:
+            self._bar.update(self._task, description=self._line)
+
+    def _show(self) -> None:
+        """Start the spinner."""
+        from rich.console import Console
+        from rich.progress import Progress as Bar
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        bar = Bar(
+            SpinnerColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = bar.add_task(self._line, total=None)
+        bar.start()
+        self._bar = bar

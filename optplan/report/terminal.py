@@ -1,0 +1,349 @@
+"""The answer on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from optplan.models.cost.estimate import PARTS, TERMS, Estimate
+from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import Problem
+from optplan.models.units import bytes_text, seconds_text
+from optplan.result import Certificate, Evaluation, Explanation, Result
+from optplan.verify import Verification
+
+BAR = 24
+"""Characters of the longest bar."""
+
+SHOWN_STAGES = 8
+"""Stages that a table shows before it leaves out the middle."""
+
+PAPER_SHARE = 0.99
+"""Share of the space that the paper says its prunings remove (arXiv 2501.00254)."""
+
+
+def show_result(console: Console, result: Result, top: int, breakdown: bool) -> None:
+    """Print the answer to ``solve``."""
+    console.print(_heading(result.problem))
+    if result.plan is None or result.estimate is None:
+        console.print(_nothing(result))
+    else:
+        console.print(_layout(result.plan))
+        console.print(_figures(result.problem, result.estimate))
+        console.print(_proof(result))
+        console.print(_warnings(result.warnings))
+        console.print(_terms(result.estimate))
+        console.print(_memory(result.estimate, result.plan, breakdown))
+        if top and result.alternatives:
+            console.print(_alternatives(result))
+    console.print(_census(result.certificate))
+
+
+def show_evaluation(console: Console, evaluation: Evaluation) -> None:
+    """Print the answer to ``evaluate``."""
+    console.print(_heading(evaluation.problem))
+    console.print(_layout(evaluation.plan))
+    if evaluation.chosen:
+        console.print(Text(f"  left open and chosen: {', '.join(evaluation.chosen)}", "dim"))
+    console.print(_figures(evaluation.problem, evaluation.estimate))
+    if evaluation.verdict.holds:
+        console.print(
+            Text(f"  every rule holds ({len(evaluation.verdict.kept)} findings)", "green")
+        )
+    else:
+        table = _table("Broken rules", "rule", "why")
+        for name, text in evaluation.verdict.broken.items():
+            table.add_row(Text(name, "red"), Text(text))
+        console.print(table)
+    console.print(_warnings(evaluation.warnings))
+    if evaluation.optimum is not None and evaluation.behind is not None:
+        console.print(_distance(evaluation))
+    console.print(_terms(evaluation.estimate, evaluation.terms_behind))
+    console.print(_memory(evaluation.estimate, evaluation.plan, breakdown=True))
+
+
+def show_verification(console: Console, verification: Verification) -> None:
+    """Print the answer to ``verify``."""
+    colour = {"verified": "green", "not verified": "red", "cannot tell": "yellow"}[
+        verification.verdict
+    ]
+    console.print(Text(verification.verdict, f"bold {colour}"))
+    table = _table("", "check", "", "numbers")
+    for check in verification.checks:
+        word = {True: "holds", False: "FAILS", None: "unknown"}[check.holds]
+        table.add_row(check.name, word, Text(check.text))
+    console.print(table)
+
+
+def _heading(problem: Problem) -> Text:
+    """Name the job and the machine."""
+    workload, cluster = problem.workload, problem.cluster
+    text = Text(workload.architecture.name, "bold")
+    text.append(f" on {problem.devices} x {cluster.accelerator.name}", "bold")
+    text.append(
+        f"  ({cluster.nodes} nodes of {cluster.devices_per_node}, "
+        f"sequence {workload.sequence_length}, {workload.precision}, {problem.prices} prices)"
+    )
+    return text
+
+
+def _layout(plan: Plan) -> Text:
+    """Name the layout as a Megatron user would type it."""
+    text = Text("\n  ")
+    for name in ("tp", "pp", "dp"):
+        text.append(f"{name} ", "dim").append(f"{getattr(plan, name)}  ", "bold green")
+    text.append("micro-batch ", "dim").append(f"{plan.micro_batch}", "bold green")
+    text.append(
+        f" x {plan.micro_batches} x dp {plan.dp} = global batch {plan.global_batch}  ", "dim"
+    )
+    text.append("recompute ", "dim").append(f"{plan.recompute}  ", "bold green")
+    text.append("sequence parallel ", "dim")
+    text.append("on  " if plan.sequence_parallel else "off  ", "bold green")
+    text.append("zero ", "dim").append(f"{plan.zero}  ", "bold green")
+    text.append("schedule ", "dim").append(plan.schedule, "bold green")
+    return text
+
+
+def _figures(problem: Problem, estimate: Estimate) -> Text:
+    """Give the figures that matter most."""
+    memory = estimate.memory
+    return Text(
+        f"  step {seconds_text(estimate.step_seconds)}   "
+        f"{estimate.tokens_per_second_per_device:,.0f} tokens/s/device   MFU {estimate.mfu:.1%} of "
+        f"{problem.cluster.accelerator.peak[problem.workload.precision] / 1e12:,.0f} TFLOP/s   "
+        f"peak memory {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}"
+    )
+
+
+def _proof(result: Result) -> Group:
+    """Keep the two truths apart: optimal in the model, and the model's own error."""
+    certificate, calibration = result.certificate, result.problem.calibration
+    gap = certificate.gap if certificate.gap is not None else 1.0
+    if result.status.holding == "optimal":
+        line = Text("\n  in the model: ", "dim").append("proven optimal", "bold green")
+    else:
+        line = Text("\n  in the model: ", "dim").append(
+            f"best so far ({result.status.termination})", "bold yellow"
+        )
+    line.append(f", gap {gap:.1e}" if gap < 0.01 else f", gap {gap:.1%}")
+    if certificate.bound_seconds is not None:
+        line.append(f", no layout under {certificate.bound_seconds:.6g} s a step")
+    line.append(f"  [{certificate.engine}]", "dim")
+    truth = Text("  on hardware:  ", "dim").append(f"calibration {calibration.name}, ")
+    truth.append(calibration.error if calibration.error else "error unknown")
+    return Group(line, truth)
+
+
+def _warnings(said: Iterable[str]) -> Group:
+    """Print warnings, one a line."""
+    return Group(*(Text(f"  warning: {text}", "yellow") for text in said))
+
+
+def _terms(estimate: Estimate, behind: dict[str, float] | None = None) -> RenderableType:
+    """Show where the time goes, in the names of Eq. 1."""
+    columns = ["term", "time", "share", "", "what"]
+    if behind:
+        columns.insert(3, "beyond best")
+    table = _table(
+        "Where a step goes (terms of Eq. 1)", *columns, right=("time", "share", "beyond best")
+    )
+    most = max(estimate.terms.values())
+    for name, what in TERMS.items():
+        seconds = estimate.terms[name]
+        sign = "-" if name == "TO" and seconds else ""
+        share = seconds / estimate.step_seconds
+        cells = [name, f"{sign}{seconds_text(seconds)}", f"{sign}{share:.1%}"]
+        if behind:
+            cells.append(f"{'-' if behind[name] < 0 else '+'}{seconds_text(abs(behind[name]))}")
+        table.add_row(*cells, Text("█" * round(BAR * seconds / most), "cyan"), Text(what, "dim"))
+    return table
+
+
+def _memory(estimate: Estimate, plan: Plan, breakdown: bool) -> RenderableType:
+    """Show what each stage holds against the device."""
+    memory = estimate.memory
+    title = f"Memory of a device by stage, of {bytes_text(memory.capacity_bytes)} (* fullest)"
+    table = _table(
+        title,
+        "stage",
+        "layers",
+        "in flight",
+        *PARTS,
+        "peak",
+        "filled",
+        right=("layers", "in flight", *PARTS, "peak", "filled"),
+    )
+    shown = list(memory.stages)
+    if len(shown) > SHOWN_STAGES and not breakdown:
+        shown = [
+            s for s in shown if s.stage in (0, 1, memory.binding_stage, plan.pp - 2, plan.pp - 1)
+        ]
+    last = -1
+    for use in shown:
+        if use.stage != last + 1:
+            table.add_row("...")
+        last = use.stage
+        filled = use.peak_bytes / memory.capacity_bytes
+        colour = "red" if filled > 1 else "yellow" if filled > 0.95 else ""
+        star = "*" if use.stage == memory.binding_stage else ""
+        table.add_row(
+            f"{use.stage}{star}",
+            str(use.layers),
+            str(use.in_flight),
+            *(bytes_text(use.parts[part]) for part in PARTS),
+            Text(bytes_text(use.peak_bytes), colour),
+            Text(f"{filled:.0%}", colour),
+        )
+    return table
+
+
+def _alternatives(result: Result) -> RenderableType:
+    """Show the next-best plans and whether the model's error can tell them apart."""
+    table = _table(
+        f"Next-best plans at global batch {result.plan.global_batch if result.plan else 0}",
+        "tp",
+        "pp",
+        "dp",
+        "micro-batch",
+        "micro-batches",
+        "recompute",
+        "seq. par.",
+        "zero",
+        "step",
+        "behind",
+        "peak memory",
+        right=(
+            "tp",
+            "pp",
+            "dp",
+            "micro-batch",
+            "micro-batches",
+            "zero",
+            "step",
+            "behind",
+            "peak memory",
+        ),
+    )
+    for other in result.alternatives:
+        plan = other.plan
+        table.add_row(
+            str(plan.tp),
+            str(plan.pp),
+            str(plan.dp),
+            str(plan.micro_batch),
+            str(plan.micro_batches),
+            plan.recompute,
+            "on" if plan.sequence_parallel else "off",
+            str(plan.zero),
+            seconds_text(other.step_seconds),
+            f"+{other.behind:.2%}",
+            bytes_text(other.peak_bytes),
+        )
+    return table
+
+
+def _census(certificate: Certificate) -> RenderableType:
+    """Show where every point of the space went."""
+    table = _table(
+        f"Where {certificate.points:,} points went",
+        "points",
+        "share",
+        "removed by",
+        right=("points", "share"),
+    )
+
+    def line(count: int, what: str) -> None:
+        table.add_row(f"{count:,}", f"{count / max(1, certificate.points):.1%}", Text(what))
+
+    for name, count in certificate.removed_by_rule.items():
+        line(count, name)
+    for name, count in certificate.prunings.items():
+        if count:
+            line(count, f"pruned by {name}")
+    if certificate.removed_by_bound:
+        line(certificate.removed_by_bound, "bound: their degrees cannot beat the best plan")
+    if certificate.prunings:
+        gone = 1 - certificate.priced / max(1, certificate.points)
+        line(
+            certificate.left,
+            f"left; never priced: {gone:.1%} of all points (the paper: about {PAPER_SHARE:.0%})",
+        )
+    else:
+        line(certificate.left, "left, decided one by one")
+    return table
+
+
+def _nothing(result: Result) -> RenderableType:
+    """Say why there is no plan."""
+    if result.exit_code == 3:
+        return Text(
+            f"\n  nothing found yet ({result.status.termination}); give more time", "bold yellow"
+        )
+    return _explanation(result.explanation)
+
+
+def _explanation(explanation: Explanation) -> RenderableType:
+    """Show the clash and the ways out."""
+    parts: list[RenderableType] = [Text("\n  no plan exists: these rules clash", "bold red")]
+    table = _table("", "rule", "demands", "nearest")
+    for reason in explanation.core:
+        table.add_row(Text(reason.rule, "red"), Text(reason.sentence), Text(reason.text))
+    parts.append(table)
+    if explanation.ways_out:
+        out = _table(
+            "Ways out, each one solved",
+            "change",
+            "step",
+            "tokens/s/device",
+            "layout",
+            right=("step", "tokens/s/device"),
+        )
+        for way in explanation.ways_out:
+            out.add_row(
+                Text(way.change),
+                seconds_text(way.step_seconds),
+                f"{way.tokens_per_second_per_device:,.0f}",
+                _short(way.plan),
+            )
+        parts.append(out)
+    return Group(*parts)
+
+
+def _short(plan: Plan) -> str:
+    """Name a layout in a few words."""
+    return (
+        f"tp {plan.tp} pp {plan.pp} dp {plan.dp} micro-batch {plan.micro_batch} "
+        f"recompute {plan.recompute} zero {plan.zero}"
+    )
+
+
+def _distance(evaluation: Evaluation) -> Text:
+    """Compare a plan with the optimum of the same spec."""
+    assert evaluation.optimum is not None
+    assert evaluation.behind is not None
+    best = evaluation.optimum
+    text = Text("  against the best layout of this spec ", "dim")
+    text.append(f"({_short(best.plan)}, {seconds_text(best.step_seconds)}): ", "dim")
+    text.append(
+        "it is the best" if abs(evaluation.behind) < 1e-9 else f"{evaluation.behind:+.2%}", "bold"
+    )
+    return text
+
+
+def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+    """Make a plain table in the house's look."""
+    table = Table(
+        title=f"\n{title}" if title else None,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=True,
+        padding=(0, 1),
+        header_style="dim",
+    )
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table

@@ -1,0 +1,221 @@
+"""Names, left-out values and files of an input replaced by what they stand for."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from dataclasses import replace
+
+from optplan import catalogue, hf
+from optplan.compose import Composer
+from optplan.models.errors import Fault
+from optplan.models.spec.cluster import Accelerator, Cluster
+from optplan.models.units import show
+from optplan.places import REFUSED, Node, Refusal, dots
+from optplan.source import read_text
+
+
+def resolve(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
+    """
+    Return the input as the records take it.
+
+    Parameters
+    ----------
+    root
+        The input, a mapping.
+    folder
+        Where relative file names start.
+    faults
+        Receives every name and file that leads nowhere, and every limit that cannot be read.
+    """
+    root = _calibration_file(root, folder, faults)
+    for key, step in (("workload", _workload), ("cluster", _cluster), ("limits", _limits)):
+        node = root.child(key)
+        if node is not None:
+            root = root.put(key, step(node, folder, faults), root.keys[key])
+    return _calibration(root, faults)
+
+
+def _named(node: Node, path: str, find: Callable[[str], object], faults: list[Fault]) -> Node:
+    """Replace a name by what it stands for."""
+    if not isinstance(node.value, str):
+        return node
+    try:
+        return replace(node, value=find(node.value))
+    except Refusal as refusal:
+        faults.append(Fault(node.place, path, refusal.problem, refusal.remedy))
+        return replace(node, value=REFUSED)
+
+
+def _workload(node: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
+    """Resolve the architecture, from the catalogue or from a config.json."""
+    if not isinstance(node.value, dict):
+        return node
+    shape, config = node.child("architecture"), node.child("hf")
+    if config is not None:
+        place = node.keys["hf"]
+        node = node.without("hf")
+        if shape is not None:
+            problem = "'hf' and 'architecture' are both given"
+            faults.append(Fault(place, "workload.hf", problem, "keep one of them"))
+        elif isinstance(config.value, str):
+            read = _named(
+                config, "workload.hf", lambda name: hf.architecture(folder / name), faults
+            )
+            return node.put("architecture", read, place)
+        else:
+            if config.value is not REFUSED:
+                problem, remedy = f"'{config.text}' is no file name", "write 'hf: config.json'"
+                faults.append(Fault(config.place, "workload.hf", problem, remedy))
+            return node.put("architecture", replace(config, value=REFUSED), place)
+    if shape is None:
+        return node
+    found = _named(shape, "workload.architecture", catalogue.architecture, faults)
+    return node.put("architecture", found, node.keys["architecture"])
+
+
+def _cluster(node: Node, _folder: pathlib.Path, faults: list[Fault]) -> Node:
+    """Resolve the accelerator, and take from it what the cluster leaves out."""
+    if not isinstance(node.value, dict):
+        return node
+    written = node.child("accelerator")
+    if written is None:
+        # One fault is enough: whoever adds the accelerator may need neither of these.
+        usual: dict[str, Node | None] = dict.fromkeys(
+            ("devices_per_node", "network"), Node(REFUSED)
+        )
+    else:
+        device = _named(written, "cluster.accelerator", catalogue.accelerator, faults)
+        node = node.put("accelerator", device, node.keys["accelerator"])
+        usual = _usual(device)
+    for key, value in usual.items():
+        if node.child(key) is None and value is not None:
+            node = node.put(key, value, value.place)
+    if node.child("network") is None:
+        problem = "'network' is missing and the accelerator has no usual one"
+        remedy = "add it, such as 'network: 400 Gb/s'"
+        faults.append(Fault(node.place, "cluster.network", problem, remedy))
+        node = node.put("network", Node(REFUSED), "")
+    return node
+
+
+def _usual(device: Node) -> dict[str, Node | None]:
+    """Return devices per node and network as an accelerator usually comes."""
+    found = device.value
+    if isinstance(found, Accelerator):
+        network = None
+        if found.network is not None:
+            network = replace(device, value=show(found.network, "bytes/s"))
+        return {"devices_per_node": replace(device, value=found.domain), "network": network}
+    if not isinstance(found, dict):
+        return dict.fromkeys(("devices_per_node", "network"), Node(REFUSED))
+    network = device.child("network")
+    if network is not None and network.value is None:
+        network = None
+    return {"devices_per_node": device.child("domain") or Node(REFUSED), "network": network}
+
+
+def _limits(node: Node, _folder: pathlib.Path, faults: list[Fault]) -> Node:
+    """Give every limit a name, and read every condition."""
+    if node.value is None:
+        problem, remedy = "'limits' is empty", "write a list such as ['pp <= 4'], or no 'limits'"
+        faults.append(Fault(node.place, "limits", problem, remedy))
+        return replace(node, value=[])
+    if not isinstance(node.value, list):
+        return node
+    first: dict[str, str] = {}
+    items: list[Node] = []
+    for index, written in enumerate(node.value):
+        item = _limit(written, index)
+        name, rule = item.child("name"), item.child("rule")
+        path = ("limits", index)
+        if rule is not None and isinstance(rule.value, str) and rule.value:
+            _check_condition(rule, dots(path if rule is written else (*path, "rule")), faults)
+        if name is not None and isinstance(name.value, str):
+            if name.value in first:
+                problem = f"limit name '{name.text}' is given twice"
+                remedy = "give each limit its own name"
+                faults.append(Fault(name.place, dots((*path, "name")), problem, remedy))
+                item = item.put("name", Node(REFUSED), "")
+            else:
+                first[name.value] = name.place
+        items.append(item)
+    return replace(node, value=items)
+
+
+def _limit(written: Node, index: int) -> Node:
+    """Write one limit as a mapping with a name."""
+    name = replace(written, value=f"limit-{index + 1}", text=f"limit-{index + 1}")
+    if isinstance(written.value, str):
+        keys = {"name": written.place, "rule": written.place}
+        return replace(written, value={"name": name, "rule": written}, keys=keys)
+    if isinstance(written.value, dict) and written.child("name") is None:
+        return written.put("name", name, written.place)
+    return written
+
+
+def _check_condition(rule: Node, path: str, faults: list[Fault]) -> None:
+    """Read a limit's condition, and note what is wrong where in the text it is."""
+    # Late, because the language is needed only where there are limits.
+    from optplan.models.expression import ExpressionError, parse
+
+    try:
+        parse(str(rule.value))
+    except ExpressionError as error:
+        faults.append(Fault(rule.at(error.column), path, error.problem, error.remedy))
+
+
+def _calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
+    """Replace the name of a calibration file by what it holds."""
+    node = root.child("calibration")
+    if node is None or not isinstance(node.value, str):
+        return root
+    if not node.value.lower().endswith((".yaml", ".yml")):
+        return root
+    path = folder / node.value
+    found: list[Fault] = []
+    text = read_text(path, node.value, found)
+    content = None
+    if text is not None:
+        content = Composer(text, node.value, root=("calibration",)).compose(found)
+        if content is None and not found:
+            remedy = "write a calibration, as `optplan calibrate` does"
+            found.append(Fault(node.value, "calibration", "the file is empty", remedy))
+    else:
+        # The file could not be had at all, so the place to mend is the one that names it.
+        found = [replace(f, place=node.place, path="calibration") for f in found]
+        found = [replace(f, problem=f"'{node.text}': {f.problem}") for f in found]
+    faults.extend(found)
+    if content is None:
+        return root.put("calibration", replace(node, value=REFUSED), root.keys["calibration"])
+    # A file of the catalogue's form holds the record under a key of its own.
+    content = content.child("calibration") or content
+    if isinstance(content.value, dict) and content.child("name") is None:
+        content = content.put("name", Node(path.stem), content.place)
+    return root.put("calibration", content, root.keys["calibration"])
+
+
+def _calibration(root: Node, faults: list[Fault]) -> Node:
+    """Resolve the calibration: by its name, or the accelerator's own where none is given."""
+    node = root.child("calibration")
+    if node is not None and node.value is not None:
+        if isinstance(node.value, dict) and node.child("name") is None:
+            node = node.put("name", Node("custom"), node.place)
+        found = _named(node, "calibration", catalogue.calibration, faults)
+        return root.put("calibration", found, root.keys["calibration"])
+    device = root.find(("cluster", "accelerator"))
+    cluster = root.child("cluster")
+    if cluster is not None and isinstance(cluster.value, Cluster):
+        device = replace(cluster, value=cluster.value.accelerator)
+    if device is None or not isinstance(device.value, Accelerator | dict):
+        return root.put("calibration", Node(REFUSED), "")
+    name = device.child("name")
+    label = device.value.name if isinstance(device.value, Accelerator) else "custom"
+    if name is not None and isinstance(name.value, str):
+        label = name.value
+    try:
+        return root.put("calibration", Node(catalogue.calibration_for(label)), "")
+    except Refusal as refusal:
+        problem = f"no calibration is known for '{label}'"
+        faults.append(Fault(device.place, "calibration", problem, refusal.remedy))
+        return root.put("calibration", Node(REFUSED), "")

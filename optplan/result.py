@@ -1,0 +1,196 @@
+"""What a call returns: plan, estimate, certificate and explanation as frozen records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import Field
+
+from optplan.models.cost.estimate import Estimate
+from optplan.models.record import Record
+from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import Problem
+
+FORMAT = 1
+"""Version of the JSON form; keys are only ever added within one version."""
+
+
+class Status(Record):
+    """How a search ended."""
+
+    termination: str
+    """Why it stopped: proved, exhausted, time-limit, interrupted, unsupported or failed."""
+    holding: str
+    """What it holds: nothing, feasible or optimal."""
+
+
+class Certificate(Record):
+    """Why no better plan exists, in numbers that another machine can recompute."""
+
+    fingerprint: str
+    """Hash of the problem."""
+    goal: float | None
+    """Price of the plan in the goal's unit, in floats."""
+    bound: float | None
+    """No plan is cheaper than this, in the goal's unit."""
+    unit: str
+    """The goal's unit."""
+    bound_seconds: float | None
+    """The bound as seconds of a step at the plan's global batch; none for goals other than time."""
+    gap: float | None
+    """``(goal - bound) / goal``, rounding of the program's whole ticks included."""
+    tick_seconds: float
+    """What one unit of the program's time columns is worth."""
+    points: int
+    """Points of the space."""
+    removed_by_rule: dict[str, int]
+    """Points by the first rule that refused them; rules that refused none are left out."""
+    removed_by_bound: int
+    """Points that obey every rule and lie in tuples whose relaxed price exceeds the incumbent."""
+    left: int
+    """Points the prover had to decide."""
+    prunings: dict[str, int]
+    """Points skipped by each declared fact (paper engine)."""
+    priced: int
+    """Points whose price was computed."""
+    engine: str
+    """Engine and version."""
+    seed: int
+    """Random seed of the engine."""
+
+
+class Alternative(Record):
+    """A next-best plan."""
+
+    plan: Plan
+    """The plan."""
+    step_seconds: float
+    """Its step time."""
+    tokens_per_second_per_device: float
+    """Its throughput."""
+    peak_bytes: int
+    """Its memory on the fullest device."""
+    behind: float
+    """Share by which its price exceeds the best plan's."""
+
+
+class Reason(Record):
+    """One rule of a clash."""
+
+    rule: str
+    """The rule's name."""
+    sentence: str
+    """What it demands."""
+    text: str
+    """How far the nearest plan misses it, where that is a number."""
+
+
+class WayOut(Record):
+    """A change that makes the problem solvable, and what it costs."""
+
+    change: str
+    """What to change."""
+    step_seconds: float
+    """Step time of the best plan after the change."""
+    tokens_per_second_per_device: float
+    """Its throughput."""
+    plan: Plan
+    """That plan."""
+
+
+class Explanation(Record):
+    """Why there is no plan."""
+
+    core: tuple[Reason, ...] = ()
+    """Rules that no plan obeys together; without any one of them there would be a plan."""
+    ways_out: tuple[WayOut, ...] = ()
+    """Changes that help, each one solved."""
+
+
+class Verdict(Record):
+    """What the rules say of a plan, one by one."""
+
+    holds: bool
+    """All of them hold."""
+    broken: dict[str, str]
+    """Broken rules and the numbers behind."""
+    kept: dict[str, str]
+    """Rules that hold and the numbers behind."""
+
+
+class Result(Record):
+    """The answer to ``solve``."""
+
+    format: int = FORMAT
+    """Version of this form."""
+    status: Status
+    """How the search ended."""
+    plan: Plan | None
+    """The best plan found."""
+    estimate: Estimate | None
+    """What it costs."""
+    certificate: Certificate
+    """Why nothing is better."""
+    alternatives: tuple[Alternative, ...] = ()
+    """Next-best plans at the same global batch, best first."""
+    explanation: Explanation = Explanation()
+    """Why there is no plan, where there is none."""
+    verdict: Verdict | None = None
+    """The verifier's word on the plan."""
+    warnings: tuple[str, ...] = ()
+    """What a careful reader should know."""
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Where the time of this call went; not part of the answer."""
+    problem: Problem
+    """The question, with every catalogue name resolved."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 plan found and proven or exhausted, 1 no plan exists, 3 nothing proven in time."""
+        if self.status.holding == "optimal":
+            return 0
+        return 1 if self.status.termination in ("proved", "exhausted") else 3
+
+    def to_json(self) -> str:
+        """Render as JSON, keys in a fixed order."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
+
+
+class Evaluation(Record):
+    """The answer to ``evaluate``."""
+
+    format: int = FORMAT
+    """Version of this form."""
+    plan: Plan
+    """The plan, completed where it was partial."""
+    chosen: tuple[str, ...]
+    """Choices that the plan left open and that were made for it."""
+    estimate: Estimate
+    """What it costs."""
+    verdict: Verdict
+    """What the rules say."""
+    optimum: Alternative | None
+    """The best plan of the same spec."""
+    behind: float | None
+    """Share by which the plan's price exceeds the optimum's."""
+    terms_behind: dict[str, float]
+    """Seconds by term that the plan spends beyond the optimum, per step."""
+    warnings: tuple[str, ...] = ()
+    """What a careful reader should know."""
+    problem: Problem
+    """The question."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 every rule holds, 1 some rule is broken."""
+        return 0 if self.verdict.holds else 1
+
+    def to_json(self) -> str:
+        """Render as JSON, keys in a fixed order."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
+
+
+def facts(result: Result) -> dict[str, Any]:
+    """Everything of a result that must not change from run to run."""
+    return result.model_dump(mode="json", exclude={"seconds"})
