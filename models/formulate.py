@@ -141,7 +141,7 @@ def formulate(problem: Problem, more: Sequence[Rule] = (), widened: bool = False
     ]
     for known in (*(r for r in posted if r not in priced), *(wanted_rules if widened else ())):
         known.post(say, problem)
-    _post_time(say, problem)
+    least = _post_time(say, problem)
     _post_memory(say, problem)
     limits = [UserLimit(limit) for limit in problem.limits]
     for known in (*priced, *more, *limits):
@@ -151,7 +151,7 @@ def formulate(problem: Problem, more: Sequence[Rule] = (), widened: bool = False
         say.sentences[known.name] = known.sentence
     for fact in _facts(problem):
         say.fact(fact)
-    program = say.program(_goal(problem, say.tick), _ties(problem))
+    program = say.program(_goal(problem, say.tick, least), _ties(problem))
     return Formulation(problem, program, say.tick, everything)
 
 
@@ -217,13 +217,19 @@ def natural_values(problem: Problem, asked: Mapping[str, Integers | None]) -> di
     }
 
 
-def _post_time(say: Builder, problem: Problem) -> None:
+def _post_time(say: Builder, problem: Problem) -> Fraction:
     """
     Tabulate the step time.
 
     ``step = micro_batches * steady + fill + once``: what every micro-batch costs on the slowest
     stage, what filling and draining the pipeline adds, and what a step pays once. Each is rounded
     down to whole ticks, so that the program's optimum is a bound from below.
+
+    Returns
+    -------
+    Fraction
+        Ticks per sequence that no plan can beat: the busiest stage alone, without bubble, without
+        the end of the step, memory no object.
     """
     tp, pp, b, sp, again = _grid(say, ("tp", "pp", "micro_batch", "sequence_parallel", "recompute"))
     dp = problem.devices // (tp * pp)
@@ -275,6 +281,8 @@ def _post_time(say: Builder, problem: Problem) -> None:
         most=int(working / unit) + 1,
     )
     say.sum("price.step_time", "step_ticks", ((1, "all_steady"), (1, "fill"), (1, "once")))
+    fastest = int(np.floor(np.min(steady / (b * dp), initial=np.inf) / unit)) if len(b) else 0
+    return Fraction(fastest)
 
 
 def _tick(longest: float, most: float) -> Fraction:
@@ -346,11 +354,11 @@ def _bounded(size: object, times: int = 1) -> Integers:
     return np.minimum(np.asarray(size, dtype=np.int64), SATURATED // max(1, times))
 
 
-def _goal(problem: Problem, tick: Fraction) -> Goal:
+def _goal(problem: Problem, tick: Fraction, least: Fraction) -> Goal:
     """Return what the best plan is best at."""
     if problem.goal == "most-headroom":
         return Goal("peak_bytes", None, 1.0, "bytes")
-    return Goal("step_ticks", "global_batch", float(tick), "s/sequence")
+    return Goal("step_ticks", "global_batch", float(tick), "s/sequence", least)
 
 
 def _ties(problem: Problem) -> tuple[str, ...]:

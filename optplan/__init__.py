@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optplan.evaluate import evaluate
     from optplan.load import load
+    from optplan.models.builder import Builder
     from optplan.models.cost.calibration import Calibration
     from optplan.models.cost.estimate import Estimate
     from optplan.models.errors import Fault, InputError, OptplanError, OwnFault, QuantityError
+    from optplan.models.expression import choice
+    from optplan.models.rules.registry import Finding, Rule
     from optplan.models.spec.cluster import Accelerator, Cluster
     from optplan.models.spec.plan import Plan
     from optplan.models.spec.problem import Problem
     from optplan.models.spec.space import Limit, Search
     from optplan.models.spec.workload import Architecture, Workload
     from optplan.planner import solve
+    from optplan.result import Result
     from optplan.solvers.base import Holding, SolverConfig, Termination
     from optplan.verify import verify
 
@@ -27,10 +31,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Accelerator",
     "Architecture",
+    "Builder",
     "Calibration",
     "Cluster",
     "Estimate",
     "Fault",
+    "Finding",
     "Holding",
     "InputError",
     "Limit",
@@ -39,11 +45,14 @@ __all__ = [
     "Plan",
     "Problem",
     "QuantityError",
+    "Result",
+    "Rule",
     "Search",
     "SolverConfig",
     "Termination",
     "Workload",
     "__version__",
+    "choice",
     "evaluate",
     "load",
     "solve",
@@ -53,10 +62,12 @@ __all__ = [
 _HOMES = {
     "Accelerator": "optplan.models.spec.cluster",
     "Architecture": "optplan.models.spec.workload",
+    "Builder": "optplan.models.builder",
     "Calibration": "optplan.models.cost.calibration",
     "Cluster": "optplan.models.spec.cluster",
     "Estimate": "optplan.models.cost.estimate",
     "Fault": "optplan.models.errors",
+    "Finding": "optplan.models.rules.registry",
     "Holding": "optplan.solvers.base",
     "InputError": "optplan.models.errors",
     "Limit": "optplan.models.spec.space",
@@ -65,10 +76,13 @@ _HOMES = {
     "Plan": "optplan.models.spec.plan",
     "Problem": "optplan.models.spec.problem",
     "QuantityError": "optplan.models.errors",
+    "Result": "optplan.result",
+    "Rule": "optplan.models.rules.registry",
     "Search": "optplan.models.spec.space",
     "SolverConfig": "optplan.solvers.base",
     "Termination": "optplan.solvers.base",
     "Workload": "optplan.models.spec.workload",
+    "choice": "optplan.models.expression",
     "evaluate": "optplan.evaluate",
     "load": "optplan.load",
     "solve": "optplan.planner",

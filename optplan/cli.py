@@ -173,6 +173,28 @@ def catalogue(name: str | None = None, /, *, json: Json = False) -> int:
 
 
 @app.command
+def rules(*, json: Json = False, markdown: Annotated[bool, Parameter(negative="")] = False) -> int:
+    """
+    List the rules that every plan must obey, with their sources.
+
+    Parameters
+    ----------
+    markdown
+        Print the table as the README shows it.
+    """
+    from optplan.report.rulebook import markdown as as_markdown
+    from optplan.report.rulebook import rulebook, show_rules
+
+    if json:
+        _write(_dump(rulebook()))
+    elif markdown:
+        sys.stdout.write(as_markdown())
+    else:
+        show_rules(_console())
+    return 0
+
+
+@app.command
 def schema() -> int:
     """Print the JSON schema of a spec, for editors that complete and check it."""
     from optplan.schema import json_schema

@@ -14,7 +14,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import RECOMPUTES
-from optplan.planner import Spec, alternative, checked, goal_of, problem_of
+from optplan.planner import Condition, Spec, alternative, checked, goal_of, problem_of
 from optplan.result import Evaluation
 from optplan.solvers import exhaustive
 
@@ -27,7 +27,7 @@ def evaluate(
     plan: Mapping[str, Any] | Plan,
     *,
     sets: Sequence[str] = (),
-    limits: Sequence[str] = (),
+    limits: Sequence[Condition] = (),
     rules: Iterable[Rule] = (),
 ) -> Evaluation:
     """

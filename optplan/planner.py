@@ -12,10 +12,12 @@ from optplan.judge import judge, warnings
 from optplan.load import load
 from optplan.models.cost.estimate import Estimate, estimate
 from optplan.models.errors import OwnFault
+from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import Limit
 from optplan.result import Alternative, Certificate, Explanation, Result, Status, Verdict
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
@@ -27,11 +29,22 @@ ROUNDING = 1e-6
 Spec = str | Path | Mapping[str, Any] | Problem
 
 
-def problem_of(spec: Spec, sets: Sequence[str] = (), limits: Sequence[str] = ()) -> Problem:
-    """Load a spec unless it is a problem already."""
+Condition = str | Formula | Limit
+"""A limit as text, as ``choice("tp") <= 8``, or with a name of its own."""
+
+
+def problem_of(spec: Spec, sets: Sequence[str] = (), limits: Sequence[Condition] = ()) -> Problem:
+    """Load a spec unless it is a problem already, and add limits to it."""
     if isinstance(spec, Problem) and not sets and not limits:
         return spec
-    return load(spec, sets=sets, limits=limits)
+    texts = [str(limit) for limit in limits if not isinstance(limit, Limit)]
+    problem = load(spec, sets=sets, limits=texts)
+    named = [limit for limit in limits if isinstance(limit, Limit)]
+    if not named:
+        return problem
+    whole = problem.model_dump(mode="json")
+    whole["limits"] += [limit.model_dump(mode="json") for limit in named]
+    return load(whole)
 
 
 def solve(
@@ -41,7 +54,7 @@ def solve(
     top: int = 5,
     time_limit: float | None = None,
     sets: Sequence[str] = (),
-    limits: Sequence[str] = (),
+    limits: Sequence[Condition] = (),
     rules: Iterable[Rule] = (),
     seed: int = 0,
     workers: int = 1,
@@ -62,7 +75,8 @@ def solve(
     time_limit
         Seconds for the search; what is found by then is returned with its gap.
     sets, limits
-        As ``--set`` and ``--limit`` on the command line; only for a spec that is not a problem yet.
+        As ``--set`` and ``--limit`` on the command line; a limit may also be a ``Limit`` or be
+        built from ``optplan.choice``.
     rules
         Rules of the user's own, beyond those of the spec.
     seed, workers

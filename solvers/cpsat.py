@@ -221,6 +221,8 @@ class _Search:
             if self.stopped is not None:
                 break
             self._forbid(held)
+        if self.stopped is not None:
+            bound = max(bound or Fraction(0), self.program.goal.least)
         proved = self.stopped is None or (goal is not None and goal == bound)
         names = [choice.name for choice in self.program.choices]
         return Outcome(

@@ -89,7 +89,7 @@ def solve(
         holding=Holding.NOTHING if not best else Holding.OPTIMAL if done else Holding.FEASIBLE,
         best=tuple({name: values[name] for name in names} for values in best),
         goal=goal,
-        bound=goal if done else None,
+        bound=goal if done else program.goal.least,
         census=Census(total, removed) if done else None,
         priced=priced,
         engine=f"exhaustive (numpy {np.__version__})",

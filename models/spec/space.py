@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, Strict, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, model_validator
 
 from optplan.models.record import Count, Flag, Record, Text
 
@@ -95,10 +95,15 @@ class Search(Record):
     """ZeRO stage: 0 keeps the whole optimizer state on every rank, 1 shards it over data ranks."""
 
 
+def _as_text(rule: object) -> object:
+    """Take a condition built in Python (``choice("tp") <= 8``) by its text."""
+    return str(rule) if hasattr(rule, "node") else rule
+
+
 class Limit(Record):
     """A constraint the user adds; it becomes a rule ``limits.<name>``."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=80)]
     """The rule's name in every print."""
-    rule: Text
+    rule: Annotated[Text, BeforeValidator(_as_text)]
     """A condition such as ``pp * tp <= 32`` or ``peak_memory <= 72 GB``."""
