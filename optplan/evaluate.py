@@ -72,7 +72,7 @@ def evaluate(
         terms = {name: price.terms[name] - scale * its_price.terms[name] for name in price.terms}
     return Evaluation(
         plan=complete,
-        chosen=tuple(name for name in CHOICES if name not in given),
+        chosen=tuple(name for name in CHOICES if name not in _multiplied(problem, dict(given))),
         estimate=price,
         verdict=verdict,
         optimum=optimum,

@@ -35,11 +35,19 @@ def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explan
         been solved.
     """
     form = formulate(problem, rules, widened=True)
-    found = clash(form.program)
+    found = clash(form.program, _rank)
     return Explanation(
         core=tuple(_reason(form, found, name) for name in found.rules),
         ways_out=tuple(_ways_out(problem, rules, found)),
     )
+
+
+def _rank(name: str) -> int:
+    """Blame physics before the user: memory, the framework, the spec, and last its limits."""
+    family = name.split(".")[0]
+    if name.startswith("capacity.hbm"):
+        return 0
+    return {"capacity": 1, "search": 3, "limits": 4}.get(family, 2)
 
 
 def _reason(form: Formulation, found: Clash, name: str) -> Reason:

@@ -35,6 +35,24 @@ def judge(problem: Problem, rules: Iterable[Rule], plan: Plan, estimate: Estimat
     return Verdict(holds=not broken, broken=broken, kept=kept)
 
 
+def _outside(problem: Problem, plan: Plan) -> list[str]:
+    """Say where a plan leaves the range of its calibration."""
+    seen, workload = problem.calibration.seen, problem.workload
+    if seen is None:
+        return []
+    values = {
+        "tokens of a micro-batch": (plan.micro_batch * workload.sequence_length, seen.tokens),
+        "hidden columns of a tensor rank": (workload.architecture.hidden // plan.tp, seen.shard),
+        "devices": (problem.devices, seen.devices),
+    }
+    return [
+        f"{value} {what} lie outside the {low} to {high} that calibration "
+        f"{problem.calibration.name} has seen; its error is unknown there"
+        for what, (value, (low, high)) in values.items()
+        if not low <= value <= high
+    ]
+
+
 def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...]:
     """Say what a careful reader of a plan should know."""
     said = []
@@ -43,6 +61,7 @@ def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...
         said.append(
             f"calibration {calibration.name} is a prior, not a measurement: {calibration.error}"
         )
+    said += _outside(problem, plan)
     if plan.pp > 1 and plan.micro_batches < plan.pp:
         share = estimate.terms["TB"] / estimate.step_seconds
         said.append(

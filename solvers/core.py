@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -34,7 +35,7 @@ class Clash:
     nearest: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def clash(program: Program) -> Clash:
+def clash(program: Program, prefer: Callable[[str], int] = lambda name: 0) -> Clash:
     """
     Find rules that cannot all hold.
 
@@ -46,6 +47,8 @@ def clash(program: Program) -> Clash:
     ----------
     program
         A program without a feasible point.
+    prefer
+        Rank of a rule by its name: of several smallest clashes one of the lowest ranks is returned.
 
     Raises
     ------
@@ -63,7 +66,8 @@ def clash(program: Program) -> Clash:
     if not broken:
         return Clash(tuple(s.name for s in program.statements if isinstance(s, Table) and s.spans))
     least = [b for b in broken if not any(other < b for other in broken)]
-    chosen = _smallest(least, len(names))
+    members = sorted(frozenset().union(*least), key=lambda i: (prefer(names[i]), -i))
+    chosen = _smallest(least, members)
     rules = tuple(names[i] for i in sorted(chosen))
     return Clash(rules, _nearest(program, grid, frozenset(rules)))
 
@@ -87,9 +91,8 @@ def _members(words: tuple[int, ...]) -> list[int]:
     return [62 * i + bit for i, word in enumerate(words) for bit in range(62) if word >> bit & 1]
 
 
-def _smallest(broken: list[frozenset[int]], count: int) -> frozenset[int]:
-    """Return a smallest set that meets all sets, preferring later rules, which carry the sums."""
-    candidates = sorted(frozenset().union(*broken), reverse=True)
+def _smallest(broken: list[frozenset[int]], candidates: list[int]) -> frozenset[int]:
+    """Return a smallest set that meets all sets, preferring candidates that stand first."""
     for size in range(1, SMALLEST_SEARCH + 1):
         if _choices(len(candidates), size) > 200_000:
             break
@@ -97,7 +100,7 @@ def _smallest(broken: list[frozenset[int]], count: int) -> frozenset[int]:
             if all(not b.isdisjoint(chosen) for b in broken):
                 return frozenset(chosen)
     chosen_set = set(candidates)
-    for rule in sorted(candidates):
+    for rule in reversed(candidates):
         if all(not b.isdisjoint(chosen_set - {rule}) for b in broken):
             chosen_set.discard(rule)
     return frozenset(chosen_set)

@@ -6,11 +6,22 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optplan.models.record import Flag, Record, Share, Text
+from optplan.models.record import Count, Flag, Record, Share, Text
 from optplan.models.units import Bytes
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Seen(Record):
+    """Smallest and largest values among the runs behind a calibration."""
+
+    tokens: tuple[Count, Count]
+    """Tokens of a micro-batch, ``b s``."""
+    shard: tuple[Count, Count]
+    """Hidden columns of a tensor rank, ``h / t``."""
+    devices: tuple[Count, Count]
+    """Devices of a run."""
 
 
 class Calibration(Record):
@@ -54,7 +65,11 @@ class Calibration(Record):
     """The runs behind the numbers, or why there are none."""
     range: Text
     """Where the numbers were seen to hold."""
-    error: str = Field(max_length=400)
+    seen: Seen | None = None
+    """The same in numbers, outside which an answer warns; none for a prior."""
+    error: Text
     """Held-out error of the step time, as printed beside every answer."""
+    notes: str = ""
+    """More on how it was fitted and where it fails."""
     sources: dict[str, str]
     """Origin of every field that is set."""
