@@ -206,14 +206,11 @@ class Program:
             known[self.goal.of] * self.goal.scale / (known[self.goal.per] if self.goal.per else 1)
         )
 
-    def with_rows(self, name: str, rows: Integers) -> Program:
+    def with_rows(self, table: Table, rows: Integers) -> Program:
         """Return the same program with the rows of one table replaced."""
         return replace(
             self,
-            statements=tuple(
-                replace(s, rows=rows) if isinstance(s, Table) and s.name == name else s
-                for s in self.statements
-            ),
+            statements=tuple(replace(s, rows=rows) if s is table else s for s in self.statements),
         )
 
     def without(self, names: frozenset[str]) -> Program:

@@ -254,19 +254,31 @@ class _Search:
             held, low = self._minimise(((1, of),), None)
             if held is None or self.stopped:
                 return held, None if low is None else Fraction(low, self.program.bounds[per][1])
+        return self._dinkelbach(held)
+
+    def _dinkelbach(self, held: dict[str, int]) -> tuple[dict[str, int], Fraction]:
+        """Minimise a ratio, starting from a plan; the best plan and a bound that nothing beats."""
+        of, per = self.program.goal.of, str(self.program.goal.per)
+        low, high = self.program.bounds[per]
         while True:
-            top, bottom = held[of], held[per]
-            found, low = self._minimise(((bottom, of), (-top, per)), held)
-            here = Fraction(top, bottom)
-            if self.stopped or found is None:
-                slack = (
-                    Fraction(low, bottom * self.program.bounds[per][0]) if low is not None else None
-                )
-                better = found if found and ratio(self.program, found) < here else held
-                return better, None if slack is None else max(Fraction(0), here + slack)
-            if ratio(self.program, found) >= here:
-                return held, here
-            held = found
+            here = ratio(self.program, held)
+            slope = self._slope(held)
+            terms: Terms = ((slope.denominator, of), (-slope.numerator, per))
+            found, least = self._minimise(terms, held)
+            if found is not None and ratio(self.program, found) < here:
+                held = found
+            # of / per >= slope + least / (denominator * per), whatever per is
+            rest = Fraction(least or 0, slope.denominator * (high if (least or 0) > 0 else low))
+            if self.stopped or found is None or found is not held:
+                return held, min(ratio(self.program, held), max(Fraction(0), slope + rest))
+
+    def _slope(self, held: dict[str, int]) -> Fraction:
+        """Return a plan's ratio, or the whole number below where products would leave 64 bits."""
+        of, per = self.program.goal.of, str(self.program.goal.per)
+        exact = Fraction(held[of], held[per])
+        size = exact.denominator * self.program.bounds[of][1]
+        size += exact.numerator * self.program.bounds[per][1]
+        return exact if size <= 2 * LARGEST else Fraction(exact.numerator // exact.denominator)
 
     def _minimise(
         self, terms: Terms, hint: dict[str, int] | None
@@ -336,8 +348,13 @@ class _Search:
         }
         kept, self.model = self.model, Model(self.program, same, columns)
         try:
-            terms: Terms = ((bottom, of), (-top, per)) if per else ((1, of),)
-            same.add(self.model.within(terms, None, 0 if per else top))
+            if per is None or self._slope(held) != Fraction(top, bottom):
+                same.add(columns[of] == top)
+                same.add(columns[per or of] == held[per or of])
+            else:
+                slope = self._slope(held)
+                terms: Terms = ((slope.denominator, of), (-slope.numerator, per))
+                same.add(self.model.within(terms, None, 0))
             if self._alone(held):
                 return held
             for tie in self.program.ties:

@@ -8,7 +8,7 @@ import numpy as np
 
 from optplan.models.program import Integers, Program, Table
 from optplan.solvers import exhaustive
-from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
+from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.grid import Block, Mask
 
 SAFETY = 1e-9
@@ -28,50 +28,69 @@ class Reduction:
         Census, incumbent and best plans of the pass that computed the bounds.
     removed
         Points that passed every rule and fell to the bound.
-    tuples_before, tuples_after
-        Rows of the first spanning table.
     """
 
     program: Program
     outcome: Outcome
     removed: int
-    tuples_before: int
-    tuples_after: int
 
 
 def reduce_by_bound(program: Program, config: SolverConfig | None = None) -> Reduction:
     """
-    Drop the tuples of the first spanning table that cannot hold the best plan.
+    Drop the tuples of the spanning tables that cannot hold the best plan.
 
     The bound of a tuple is the smallest goal among all its points that pass the tables, rows
     ignored: with no memory limit and no limit of the user's. The incumbent is a point that passes
     everything, the user's limits included, so that a plan they forbid never prunes.
     """
     config = config or SolverConfig()
-    table = next(s for s in program.statements if isinstance(s, Table) and s.spans)
-    bound: dict[tuple[int, ...], float] = {}
-    held: dict[tuple[int, ...], int] = {}
+    spans = [s for s in program.statements if isinstance(s, Table) and s.spans]
+    bounds: list[dict[tuple[int, ...], float]] = [{} for _ in spans]
 
     def watch(block: Block, relaxed: Mask) -> None:
         goal = program.goal
         price = block.columns[goal.of] / (block.columns[goal.per] if goal.per else 1)
-        others = tuple(range(1, len(block.shape)))
-        least = np.broadcast_to(np.where(relaxed, price, np.inf), block.shape).min(axis=others)
-        alive = np.broadcast_to(block.alive, block.shape).sum(axis=others)
-        keys = [np.broadcast_to(block.columns[k].ravel(), least.shape).tolist() for k in table.keys]
-        for key, low, count in zip(
-            zip(*keys, strict=True), least.tolist(), alive.tolist(), strict=True
-        ):
-            bound[key] = min(bound.get(key, np.inf), low)
-            held[key] = held.get(key, 0) + count
+        price = np.broadcast_to(np.where(relaxed, price, np.inf), block.shape)
+        for axis, (table, bound) in enumerate(zip(spans, bounds, strict=True)):
+            others = tuple(i for i in range(len(block.shape)) if i != axis)
+            least = price.min(axis=others)
+            columns = [np.broadcast_to(block.columns[k].ravel(), least.shape) for k in table.keys]
+            for *key, low in zip(*(c.tolist() for c in columns), least.tolist(), strict=True):
+                bound[tuple(key)] = min(bound.get(tuple(key), np.inf), low)
 
     outcome = exhaustive.solve(program, config, watch)
-    size = len(table.rows)
-    if outcome.termination is not Termination.EXHAUSTED or outcome.holding is Holding.NOTHING:
-        return Reduction(program, outcome, 0, size, size)
-    assert outcome.goal is not None
+    if outcome.termination is not Termination.EXHAUSTED or outcome.goal is None:
+        return Reduction(program, outcome, 0)
     ceiling = float(outcome.goal) * (1 + SAFETY)
-    keep = [bound.get(tuple(row), np.inf) <= ceiling for row in table.rows.tolist()]
-    removed = sum(count for key, count in held.items() if bound[key] > ceiling)
-    rows: Integers = table.rows[np.array(keep, dtype=bool)]
-    return Reduction(program.with_rows(table.name, rows), outcome, removed, size, len(rows))
+    smaller = program
+    for table, bound in zip(spans, bounds, strict=True):
+        keep = [bound.get(tuple(row), np.inf) <= ceiling for row in table.rows.tolist()]
+        smaller = smaller.with_rows(table, table.rows[np.array(keep, dtype=bool)])
+    smaller = _followed(smaller)
+    left = exhaustive.solve(smaller, SolverConfig(top=1)).priced
+    return Reduction(smaller, outcome, outcome.priced - left)
+
+
+def _followed(program: Program) -> Program:
+    """Drop rows of every other table whose keys no spanning tuple has any more."""
+    spans = [s for s in program.statements if isinstance(s, Table) and s.spans]
+    for statement in program.statements:
+        if not isinstance(statement, Table) or statement.spans:
+            continue
+        keep = np.ones(len(statement.rows), dtype=bool)
+        for span in spans:
+            shared = [k for k in statement.keys if k in span.keys]
+            if shared:
+                left = statement.rows[:, [statement.keys.index(k) for k in shared]]
+                right = np.unique(span.rows[:, [span.keys.index(k) for k in shared]], axis=0)
+                keep &= _member(left, right)
+        program = program.with_rows(statement, statement.rows[keep])
+    return program
+
+
+def _member(left: Integers, right: Integers) -> Mask:
+    """Tell which rows of one array occur in another."""
+    both = np.concatenate([right, left])
+    _, code = np.unique(both, axis=0, return_inverse=True)
+    code = code.ravel()
+    return np.isin(code[len(right) :], code[: len(right)])

@@ -67,6 +67,8 @@ class Calibration(Record):
     """Where the numbers were seen to hold."""
     seen: Seen | None = None
     """The same in numbers, outside which an answer warns; none for a prior."""
+    held_out: Share | None = None
+    """Mean absolute error of the step time on runs left out of the fit; none where unknown."""
     error: Text
     """Held-out error of the step time, as printed beside every answer."""
     notes: str = ""

@@ -202,39 +202,17 @@ def _memory(estimate: Estimate, plan: Plan, breakdown: bool) -> RenderableType:
 
 def _alternatives(result: Result) -> RenderableType:
     """Show the next-best plans and whether the model's error can tell them apart."""
+    numbers = ("tp", "pp", "dp", "micro-batch", "micro-batches", "zero", "step", "behind")
     table = _table(
         f"Next-best plans at global batch {result.plan.global_batch if result.plan else 0}",
-        "tp",
-        "pp",
-        "dp",
-        "micro-batch",
-        "micro-batches",
-        "recompute",
-        "seq. par.",
-        "zero",
-        "step",
-        "behind",
-        "peak memory",
-        right=(
-            "tp",
-            "pp",
-            "dp",
-            "micro-batch",
-            "micro-batches",
-            "zero",
-            "step",
-            "behind",
-            "peak memory",
-        ),
+        *("tp", "pp", "dp", "micro-batch", "micro-batches", "recompute", "seq. par.", "zero"),
+        *("step", "behind", "peak memory"),
+        right=(*numbers, "peak memory"),
     )
     for other in result.alternatives:
         plan = other.plan
         table.add_row(
-            str(plan.tp),
-            str(plan.pp),
-            str(plan.dp),
-            str(plan.micro_batch),
-            str(plan.micro_batches),
+            *(str(n) for n in (plan.tp, plan.pp, plan.dp, plan.micro_batch, plan.micro_batches)),
             plan.recompute,
             "on" if plan.sequence_parallel else "off",
             str(plan.zero),
@@ -242,7 +220,13 @@ def _alternatives(result: Result) -> RenderableType:
             f"+{other.behind:.2%}",
             bytes_text(other.peak_bytes),
         )
-    return table
+    error = result.problem.calibration.held_out
+    if error is None or result.problem.goal != "fastest":
+        return table
+    near = sum(other.behind < error for other in result.alternatives)
+    word = "they all are" if near == len(result.alternatives) else f"{near} of them are"
+    note = f"  {word} closer than the model's error of {error:.1%}: on hardware they may win"
+    return Group(table, Text(note, "dim")) if near else table
 
 
 def _census(certificate: Certificate) -> RenderableType:
