@@ -18,6 +18,10 @@ LARGEST = 2**60
 """No quantity of a program may be larger in size: sums of a few still fit in 64 bits."""
 
 
+INDEXED_ROWS = 20_000
+"""A table up to this size is looked up through an index, a larger one by a scan."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """
@@ -280,8 +284,18 @@ def _within(value: int, low: int | None, high: int | None) -> bool:
 
 def lookup(table: Table, known: Mapping[str, int]) -> dict[str, int] | None:
     """Find the row of a table for given keys; None where there is none."""
-    found = table.index.get(tuple(known[key] for key in table.keys))
-    return None if found is None else dict(zip(table.gives, found, strict=True))
+    key = tuple(known[name] for name in table.keys)
+    if len(table.rows) <= INDEXED_ROWS:
+        found = table.index.get(key)
+        return None if found is None else dict(zip(table.gives, found, strict=True))
+    # A large table is asked too seldom to be worth an index.
+    mask = np.ones(len(table.rows), dtype=bool)
+    for column, wanted in enumerate(key):
+        mask &= table.rows[:, column] == wanted
+    at = np.flatnonzero(mask)
+    if not len(at):
+        return None
+    return dict(zip(table.gives, table.rows[at[0]].tolist()[len(key) :], strict=True))
 
 
 def value(

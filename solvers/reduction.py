@@ -89,8 +89,12 @@ def _followed(program: Program) -> Program:
 
 
 def _member(left: Integers, right: Integers) -> Mask:
-    """Tell which rows of one array occur in another."""
-    both = np.concatenate([right, left])
-    _, code = np.unique(both, axis=0, return_inverse=True)
-    code = code.ravel()
-    return np.isin(code[len(right) :], code[: len(right)])
+    """Tell which rows of one array of numbers >= 0 occur in another."""
+    code_left, code_right = np.zeros(len(left), np.int64), np.zeros(len(right), np.int64)
+    for i in range(left.shape[1]):
+        values = np.unique(right[:, i])
+        place = np.minimum(np.searchsorted(values, left[:, i]), max(0, len(values) - 1))
+        known = values[place] == left[:, i] if len(values) else np.zeros(len(left), dtype=bool)
+        code_left = np.where(known & (code_left >= 0), code_left * len(values) + place, -1)
+        code_right = code_right * len(values) + np.searchsorted(values, right[:, i])
+    return np.isin(code_left, code_right)
