@@ -95,7 +95,8 @@ class Fact:
     along
         The choice that moves, all other choices being held (save ``free``).
     shape
-        ``rises`` and ``falls`` are meant weakly; ``dips`` is falling, then rising.
+        ``rises`` and ``falls`` are meant weakly; ``dips`` is falling, then rising. All are meant
+        for real values too, so that they also compare points between which the space has gaps.
     free
         Choices that move along with it because the space leaves them no freedom.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.program import Program, Row
@@ -11,7 +11,9 @@ from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.result import Explanation, Reason, WayOut
 from optplan.solvers import exhaustive
-from optplan.solvers.core import Clash, clash
+from optplan.solvers.core import Clash, clashes
+
+Change = Callable[[Problem], Problem]
 
 MOST_NODES = 64
 """Ways out look at clusters up to this many times larger."""
@@ -31,14 +33,14 @@ def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explan
     Returns
     -------
     Explanation
-        ``core`` is minimal: without any one of its rules there would be a plan. Every way out has
-        been solved.
+        ``core`` is minimal: the others of its rules can hold together without any one of them.
+        Clashes that would remain without the core are ``further``. Every way out has been solved.
     """
     form = formulate(problem, rules, widened=True)
-    found = clash(form.program, _rank)
+    found = list(clashes(form.program, _rank, _subject))
+    words = [tuple(_reason(form, one, name) for name in one.rules) for one in found]
     return Explanation(
-        core=tuple(_reason(form, found, name) for name in found.rules),
-        ways_out=tuple(_ways_out(problem, rules, found)),
+        core=words[0], further=tuple(words[1:]), ways_out=tuple(_ways_out(problem, rules, found))
     )
 
 
@@ -48,6 +50,11 @@ def _rank(name: str) -> int:
     if name.startswith("capacity.hbm"):
         return 0
     return {"capacity": 1, "search": 3, "limits": 4}.get(family, 2)
+
+
+def _subject(name: str) -> str:
+    """Put all rules about memory into one group; every other rule is its own."""
+    return "capacity" if name.startswith("capacity.") else name
 
 
 def _reason(form: Formulation, found: Clash, name: str) -> Reason:
@@ -103,31 +110,57 @@ def _legal(form: Formulation, name: str) -> str:
     return ""
 
 
-def _ways_out(problem: Problem, rules: tuple[Rule, ...], found: Clash) -> Iterator[WayOut]:
-    """Solve the problem after each change that the clash suggests."""
-    for name in dict.fromkeys(rule.split("[")[0] for rule in found.rules):
-        family, _, rest = name.partition(".")
-        if family == "limits":
-            limit = next(limit for limit in problem.limits if limit.name == rest)
-            kept = tuple(other for other in problem.limits if other is not limit)
-            changed = problem.model_copy(update={"limits": kept})
-            yield from _solved(f"drop the limit {limit.name}: {limit.rule}", changed, rules)
-        elif family == "search":
-            search = problem.search.model_copy(update={rest: None})
-            changed = problem.model_copy(update={"search": search})
-            yield from _solved(f"leave {rest} open", changed, rules)
-    if any(rule.startswith(("capacity.", "limits.")) for rule in found.rules):
-        yield from _larger(problem, rules)
+def _ways_out(problem: Problem, rules: tuple[Rule, ...], found: list[Clash]) -> Iterator[WayOut]:
+    """Solve the problem after each change that the clashes suggest, or after all of them."""
+    names = list(dict.fromkeys(rule.split("[")[0] for one in found for rule in one.rules))
+    changes = [change for name in names for change in _changes(problem, name)]
+    physical = any(name.startswith(("capacity.", "limits.")) for name in names)
+    helped = False
+    for text, change in changes:
+        for way in _solved(text, change(problem), rules):
+            helped = True
+            yield way
+    if physical:
+        for way in _larger(problem, rules, ""):
+            helped = True
+            yield way
+    if not helped and changes:
+        changed = problem
+        for _, change in changes:
+            changed = change(changed)
+        text = ", ".join(text for text, _ in changes)
+        ways = list(_solved(text, changed, rules))
+        yield from ways or (_larger(changed, rules, text + ", ") if physical else ())
 
 
-def _larger(problem: Problem, rules: tuple[Rule, ...]) -> Iterator[WayOut]:
+def _changes(problem: Problem, name: str) -> Iterator[tuple[str, Change]]:
+    """Name what a person could give up about one rule."""
+    family, _, rest = name.partition(".")
+    if family == "limits":
+        limit = next(limit for limit in problem.limits if limit.name == rest)
+
+        def drop(before: Problem) -> Problem:
+            kept = tuple(other for other in before.limits if other.name != rest)
+            return before.model_copy(update={"limits": kept})
+
+        yield f"drop the limit {limit.name}: {limit.rule}", drop
+    elif family == "search":
+
+        def leave_open(before: Problem) -> Problem:
+            search = before.search.model_copy(update={rest: None})
+            return before.model_copy(update={"search": search})
+
+        yield f"leave {rest} open", leave_open
+
+
+def _larger(problem: Problem, rules: tuple[Rule, ...], besides: str) -> Iterator[WayOut]:
     """Double the cluster until a plan exists."""
     times = 2
     while times <= MOST_NODES and problem.devices * times <= 2**20:
         nodes = problem.cluster.nodes * times
         cluster = problem.cluster.model_copy(update={"nodes": nodes})
         devices = nodes * problem.cluster.devices_per_node
-        change = f"{nodes} nodes ({devices} devices) instead of {problem.cluster.nodes}"
+        change = f"{besides}{nodes} nodes ({devices} devices) instead of {problem.cluster.nodes}"
         ways = list(_solved(change, problem.model_copy(update={"cluster": cluster}), rules))
         if ways:
             yield ways[0]

@@ -103,7 +103,9 @@ class Explanation(Record):
     """Why there is no plan."""
 
     core: tuple[Reason, ...] = ()
-    """Rules that no plan obeys together; without any one of them there would be a plan."""
+    """Rules that no plan obeys together; without any one of them the others can hold."""
+    further: tuple[tuple[Reason, ...], ...] = ()
+    """Clashes that remain when the core is resolved, each minimal too."""
     ways_out: tuple[WayOut, ...] = ()
     """Changes that help, each one solved."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -36,12 +36,21 @@ class Clash:
 
 
 def clash(program: Program, prefer: Callable[[str], int] = lambda name: 0) -> Clash:
+    """Return the first of ``clashes``: a smallest set of rules that cannot all hold."""
+    return next(clashes(program, prefer))
+
+
+def clashes(
+    program: Program,
+    prefer: Callable[[str], int] = lambda name: 0,
+    group: Callable[[str], str] = lambda name: name,
+) -> Iterator[Clash]:
     """
-    Find rules that cannot all hold.
+    Find sets of rules that cannot all hold, until a point is left that breaks none of the others.
 
     Every point of the space is asked for the set of rules that it breaks. A clash is a set of
-    rules that meets each of these sets; the smallest is returned, or where that is more than a few
-    rules, one from which none can be left out.
+    rules that meets each of these sets; the smallest comes first, or where that is more than a few
+    rules, one from which none can be left out. The next one shares no group with those before.
 
     Parameters
     ----------
@@ -49,6 +58,8 @@ def clash(program: Program, prefer: Callable[[str], int] = lambda name: 0) -> Cl
         A program without a feasible point.
     prefer
         Rank of a rule by its name: of several smallest clashes one of the lowest ranks is returned.
+    group
+        Rules of one group are about one thing: once a clash names one, the next names none of them.
 
     Raises
     ------
@@ -64,12 +75,16 @@ def clash(program: Program, prefer: Callable[[str], int] = lambda name: 0) -> Cl
     if frozenset() in broken:
         raise ValueError("the program has a feasible point")
     if not broken:
-        return Clash(tuple(s.name for s in program.statements if isinstance(s, Table) and s.spans))
-    least = [b for b in broken if not any(other < b for other in broken)]
-    members = sorted(frozenset().union(*least), key=lambda i: (prefer(names[i]), -i))
-    chosen = _smallest(least, members)
-    rules = tuple(names[i] for i in sorted(chosen))
-    return Clash(rules, _nearest(program, grid, frozenset(rules)))
+        spans = (s.name for s in program.statements if isinstance(s, Table) and s.spans)
+        yield Clash(tuple(spans))
+    while broken and frozenset() not in broken:
+        least = [b for b in broken if not any(other < b for other in broken)]
+        members = sorted(frozenset().union(*least), key=lambda i: (prefer(names[i]), -i))
+        chosen = _smallest(least, members)
+        rules = tuple(names[i] for i in sorted(chosen))
+        yield Clash(rules, _nearest(program, grid, frozenset(rules)))
+        told = {group(name) for name in rules}
+        broken = list({frozenset(i for i in b if group(names[i]) not in told) for b in broken})
 
 
 def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int, ...]]:
@@ -82,6 +97,8 @@ def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int
         if name in place:
             word, bit = divmod(place[name], 62)
             words[word] = words[word] | np.where(ok, 0, 1 << bit)
+    if len(words) == 1:
+        return {(word,) for word in np.unique(words[0]).tolist()}
     flat = np.stack([np.broadcast_to(w, block.shape).ravel() for w in words], axis=1)
     return set(map(tuple, np.unique(flat, axis=0).tolist()))
 

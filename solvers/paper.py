@@ -174,59 +174,68 @@ class _Walk:
         layers: dict[int, list[Point]] = defaultdict(list)
         for point in group:
             layers[point[along]].append(point)
-        settled: set[int] = set()
+        ruled = _Ruled()
         for size in sorted(layers, reverse=self.falls is not None):
-            self._layer(known, sorted(layers[size], key=lambda p: p[micro]), micro, settled)
+            self._layer(known, sorted(layers[size], key=lambda p: p[micro]), micro, ruled)
+            if not self.falls:
+                ruled = _Ruled()
 
-    def _layer(self, known: Point, points: list[Point], micro: str, settled: set[int]) -> None:
+    def _layer(self, known: Point, points: list[Point], micro: str, ruled: _Ruled) -> None:
         """Visit the micro-batches of one batch, upward, until facts rule out the rest."""
         before: Fraction | None = None
         held: Fraction | None = None
         for i, point in enumerate(points):
-            if self.falls and point[micro] in settled:
+            size = point[micro]
+            if self.falls and size in ruled.settled:
                 self.pruned[self.falls.name] += 1
                 continue
+            if self.dips and ruled.beyond is not None and size > ruled.beyond:
+                self.pruned[self.dips.name] += len(points) - i
+                return
             full, broken = self._point({**known, **point})
             if broken in self.monotone:
                 self.removed[broken] -= 1
-                self.pruned[self.monotone[broken].name] += self._rest(points[i:], micro, settled)
+                self.pruned[self.monotone[broken].name] += len(points) - i
                 return
             price = ratio(self.program, full) if self.program.goal.of in full else None
+            if price is None:
+                continue
             if not broken:
-                settled.add(point[micro])
-                held = price if held is None or (price is not None and price < held) else held
-            if (
-                self.dips
-                and price is not None
-                and before is not None
-                and held is not None
-                and price > before * RISE
-                and price > held * RISE
-            ):
-                self.pruned[self.dips.name] += self._rest(points[i + 1 :], micro, settled)
-                if self.falls:
-                    # What is dominated in this batch is dominated in every smaller one too.
-                    settled.update(p[micro] for p in points[i + 1 :])
-                return
-            before = price if price is not None else before
-
-    def _rest(self, points: list[Point], micro: str, settled: set[int]) -> int:
-        """Count points not yet counted under the falling goal."""
-        if not self.falls:
-            return len(points)
-        done = [p for p in points if p[micro] in settled]
-        self.pruned[self.falls.name] += len(done)
-        return len(points) - len(done)
+                ruled.settled.add(size)
+                held = price if held is None else min(held, price)
+            risen = before is not None and price > before * RISE
+            if risen and held is not None and price > held * RISE:
+                # Whatever is larger is dearer still, in this batch and in every smaller one.
+                ruled.beyond = size
+            before = price
 
     def _point(self, values: Point) -> tuple[Point, str | None]:
         """Price one point, keep it if best; what was computed, and the rule that refused it."""
-        self.priced += 1
         full, broken = _judge(self.late, values)
         if broken:
             self.removed[broken] += 1
-        elif self.best is None or rank(self.program, full) < rank(self.program, self.best):
+            return full, broken
+        self.priced += 1
+        if self.best is None or rank(self.program, full) < rank(self.program, self.best):
             self.best = full
         return full, broken
+
+
+@dataclass
+class _Ruled:
+    """
+    What earlier, larger batches have ruled out for smaller ones.
+
+    Parameters
+    ----------
+    settled
+        Micro-batches that a larger batch has priced and found legal.
+    beyond
+        Micro-batches above this are dearer than a legal plan already priced; None for no such.
+    """
+
+    settled: set[int] = field(default_factory=set)
+    beyond: int | None = None
 
 
 def _split(body: list[Statement], moved: set[str]) -> tuple[list[Statement], list[Statement]]:

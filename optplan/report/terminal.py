@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from optplan.judge import TIGHT
 from optplan.models.cost.estimate import PARTS, TERMS, Estimate
+from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
@@ -17,6 +20,12 @@ from optplan.verify import Verification
 
 BAR = 24
 """Characters of the longest bar."""
+
+WIDE = 110
+"""Columns of a screen from which on every table fits whole."""
+
+STATE_PARTS = ("parameters", "gradients", "optimizer")
+"""Parts that a narrow screen shows as one."""
 
 SHOWN_STAGES = 8
 """Stages that a table shows before it leaves out the middle."""
@@ -35,11 +44,11 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
         console.print(_figures(result.problem, result.estimate))
         console.print(_proof(result))
         console.print(_warnings(result.warnings))
-        console.print(_terms(result.estimate))
-        console.print(_memory(result.estimate, result.plan, breakdown))
+        console.print(_terms(result.estimate, console.width))
+        console.print(_memory(result.estimate, result.plan, breakdown, console.width))
         if top and result.alternatives:
             console.print(_alternatives(result))
-    console.print(_census(result.certificate))
+    console.print(_census(result.certificate, console.width))
 
 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:
@@ -61,8 +70,8 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
     console.print(_warnings(evaluation.warnings))
     if evaluation.optimum is not None and evaluation.behind is not None:
         console.print(_distance(evaluation))
-    console.print(_terms(evaluation.estimate, evaluation.terms_behind))
-    console.print(_memory(evaluation.estimate, evaluation.plan, breakdown=True))
+    console.print(_terms(evaluation.estimate, console.width, evaluation.terms_behind))
+    console.print(_memory(evaluation.estimate, evaluation.plan, False, console.width))
 
 
 def show_verification(console: Console, verification: Verification) -> None:
@@ -93,56 +102,65 @@ def _heading(problem: Problem) -> Text:
 def _layout(plan: Plan) -> Text:
     """Name the layout as a Megatron user would type it."""
     text = Text("\n  ")
+
+    def say(name: str, value: object) -> None:
+        text.append(f"{name} ", "dim").append(f"{value}  ", "bold green")
+
     for name in ("tp", "pp", "dp"):
-        text.append(f"{name} ", "dim").append(f"{getattr(plan, name)}  ", "bold green")
+        say(name, getattr(plan, name))
     text.append("micro-batch ", "dim").append(f"{plan.micro_batch}", "bold green")
-    text.append(
-        f" x {plan.micro_batches} x dp {plan.dp} = global batch {plan.global_batch}  ", "dim"
-    )
-    text.append("recompute ", "dim").append(f"{plan.recompute}  ", "bold green")
-    text.append("sequence parallel ", "dim")
-    text.append("on  " if plan.sequence_parallel else "off  ", "bold green")
-    text.append("zero ", "dim").append(f"{plan.zero}  ", "bold green")
-    text.append("schedule ", "dim").append(plan.schedule, "bold green")
+    text.append(f" x {plan.micro_batches} x dp {plan.dp} = global batch ", "dim")
+    text.append(f"{plan.global_batch}\n  ", "bold green")
+    say("recompute", plan.recompute)
+    say("sequence parallel", "on" if plan.sequence_parallel else "off")
+    say("zero", plan.zero)
+    say("schedule", plan.schedule)
     return text
 
 
-def _figures(problem: Problem, estimate: Estimate) -> Text:
+def _figures(problem: Problem, estimate: Estimate) -> Padding:
     """Give the figures that matter most."""
     memory = estimate.memory
-    return Text(
-        f"  step {seconds_text(estimate.step_seconds)}   "
+    return _indented(
+        f"step {seconds_text(estimate.step_seconds)}   "
         f"{estimate.tokens_per_second_per_device:,.0f} tokens/s/device   MFU {estimate.mfu:.1%} of "
         f"{problem.cluster.accelerator.peak[problem.workload.precision] / 1e12:,.0f} TFLOP/s   "
         f"peak memory {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}"
     )
 
 
-def _proof(result: Result) -> Group:
+def _proof(result: Result) -> Padding:
     """Keep the two truths apart: optimal in the model, and the model's own error."""
     certificate, calibration = result.certificate, result.problem.calibration
     gap = certificate.gap if certificate.gap is not None else 1.0
     if result.status.holding == "optimal":
-        line = Text("\n  in the model: ", "dim").append("proven optimal", "bold green")
+        line = Text("in the model: ", "dim").append("proven optimal", "bold green")
     else:
-        line = Text("\n  in the model: ", "dim").append(
+        line = Text("in the model: ", "dim").append(
             f"best so far ({result.status.termination})", "bold yellow"
         )
     line.append(f", gap {gap:.1e}" if gap < 0.01 else f", gap {gap:.1%}")
     if certificate.bound_seconds is not None:
         line.append(f", no layout under {certificate.bound_seconds:.6g} s a step")
     line.append(f"  [{certificate.engine}]", "dim")
-    truth = Text("  on hardware:  ", "dim").append(f"calibration {calibration.name}, ")
+    truth = Text("on hardware:  ", "dim").append(f"calibration {calibration.name}, ")
     truth.append(calibration.error if calibration.error else "error unknown")
-    return Group(line, truth)
+    return Padding(Group(line, truth), (1, 0, 0, 2))
 
 
 def _warnings(said: Iterable[str]) -> Group:
     """Print warnings, one a line."""
-    return Group(*(Text(f"  warning: {text}", "yellow") for text in said))
+    return Group(*(_indented(f"warning: {text}", "yellow") for text in said))
 
 
-def _terms(estimate: Estimate, behind: dict[str, float] | None = None) -> RenderableType:
+def _indented(text: str, style: str = "") -> Padding:
+    """Indent a line, however often it wraps."""
+    return Padding(Text(text, style), (0, 0, 0, 2))
+
+
+def _terms(
+    estimate: Estimate, width: int, behind: dict[str, float] | None = None
+) -> RenderableType:
     """Show where the time goes, in the names of Eq. 1."""
     columns = ["term", "time", "share", "", "what"]
     if behind:
@@ -151,6 +169,7 @@ def _terms(estimate: Estimate, behind: dict[str, float] | None = None) -> Render
         "Where a step goes (terms of Eq. 1)", *columns, right=("time", "share", "beyond best")
     )
     most = max(estimate.terms.values())
+    bar = BAR if width >= WIDE else BAR // 3
     for name, what in TERMS.items():
         seconds = estimate.terms[name]
         sign = "-" if name == "TO" and seconds else ""
@@ -158,42 +177,35 @@ def _terms(estimate: Estimate, behind: dict[str, float] | None = None) -> Render
         cells = [name, f"{sign}{seconds_text(seconds)}", f"{sign}{share:.1%}"]
         if behind:
             cells.append(f"{'-' if behind[name] < 0 else '+'}{seconds_text(abs(behind[name]))}")
-        table.add_row(*cells, Text("█" * round(BAR * seconds / most), "cyan"), Text(what, "dim"))
+        table.add_row(*cells, Text("█" * round(bar * seconds / most), "cyan"), Text(what, "dim"))
     return table
 
 
-def _memory(estimate: Estimate, plan: Plan, breakdown: bool) -> RenderableType:
-    """Show what each stage holds against the device."""
+def _memory(estimate: Estimate, plan: Plan, breakdown: bool, width: int = WIDE) -> RenderableType:
+    """Show what each stage holds against the device, on a narrow screen in fewer parts."""
     memory = estimate.memory
+    columns: dict[str, tuple[str, ...]] = {part: (part,) for part in PARTS}
+    if width < WIDE:
+        columns = {"states": STATE_PARTS, **{p: (p,) for p in ("activations", "working")}}
     title = f"Memory of a device by stage, of {bytes_text(memory.capacity_bytes)} (* fullest)"
-    table = _table(
-        title,
-        "stage",
-        "layers",
-        "in flight",
-        *PARTS,
-        "peak",
-        "filled",
-        right=("layers", "in flight", *PARTS, "peak", "filled"),
-    )
+    numbers = ("layers", "in flight", *columns, "peak", "filled")
+    table = _table(title, "stage", *numbers, right=numbers)
     shown = list(memory.stages)
     if len(shown) > SHOWN_STAGES and not breakdown:
-        shown = [
-            s for s in shown if s.stage in (0, 1, memory.binding_stage, plan.pp - 2, plan.pp - 1)
-        ]
+        ends = (0, 1, memory.binding_stage, plan.pp - 2, plan.pp - 1)
+        shown = [use for use in shown if use.stage in ends]
     last = -1
     for use in shown:
         if use.stage != last + 1:
             table.add_row("...")
         last = use.stage
         filled = use.peak_bytes / memory.capacity_bytes
-        colour = "red" if filled > 1 else "yellow" if filled > 0.95 else ""
-        star = "*" if use.stage == memory.binding_stage else ""
+        colour = "red" if filled > 1 else "yellow" if filled > TIGHT else ""
         table.add_row(
-            f"{use.stage}{star}",
+            f"{use.stage}{'*' if use.stage == memory.binding_stage else ''}",
             str(use.layers),
             str(use.in_flight),
-            *(bytes_text(use.parts[part]) for part in PARTS),
+            *(bytes_text(sum(use.parts[p] for p in held)) for held in columns.values()),
             Text(bytes_text(use.peak_bytes), colour),
             Text(f"{filled:.0%}", colour),
         )
@@ -202,10 +214,11 @@ def _memory(estimate: Estimate, plan: Plan, breakdown: bool) -> RenderableType:
 
 def _alternatives(result: Result) -> RenderableType:
     """Show the next-best plans and whether the model's error can tell them apart."""
-    numbers = ("tp", "pp", "dp", "micro-batch", "micro-batches", "zero", "step", "behind")
+    batch = result.plan.global_batch if result.plan else 0
+    numbers = ("tp", "pp", "dp", "b", "m", "zero", "step", "behind")
     table = _table(
-        f"Next-best plans at global batch {result.plan.global_batch if result.plan else 0}",
-        *("tp", "pp", "dp", "micro-batch", "micro-batches", "recompute", "seq. par.", "zero"),
+        f"Next-best plans at global batch {batch} (b micro-batch, m micro-batches)",
+        *("tp", "pp", "dp", "b", "m", "recompute", "seq. par.", "zero"),
         *("step", "behind", "peak memory"),
         right=(*numbers, "peak memory"),
     )
@@ -229,21 +242,24 @@ def _alternatives(result: Result) -> RenderableType:
     return Group(table, Text(note, "dim")) if near else table
 
 
-def _census(certificate: Certificate) -> RenderableType:
+def _census(certificate: Certificate, width: int) -> RenderableType:
     """Show where every point of the space went."""
     table = _table(
         f"Where {certificate.points:,} points went",
         "points",
         "share",
         "removed by",
+        "",
         right=("points", "share"),
     )
 
-    def line(count: int, what: str) -> None:
-        table.add_row(f"{count:,}", f"{count / max(1, certificate.points):.1%}", Text(what))
+    def line(count: int, what: str, why: str = "") -> None:
+        share = f"{count / max(1, certificate.points):.1%}"
+        table.add_row(f"{count:,}", share, Text(what), Text(why, "dim"))
 
+    sentences = {rule.name: rule.sentence for rule in rules()}
     for name, count in certificate.removed_by_rule.items():
-        line(count, name)
+        line(count, name, sentences.get(name.split("[")[0], "") if width >= WIDE else "")
     for name, count in certificate.prunings.items():
         if count:
             line(count, f"pruned by {name}")
@@ -270,11 +286,14 @@ def _nothing(result: Result) -> RenderableType:
 
 
 def _explanation(explanation: Explanation) -> RenderableType:
-    """Show the clash and the ways out."""
+    """Show the clashes and the ways out."""
     parts: list[RenderableType] = [Text("\n  no plan exists: these rules clash", "bold red")]
     table = _table("", "rule", "demands", "nearest")
-    for reason in explanation.core:
-        table.add_row(Text(reason.rule, "red"), Text(reason.sentence), Text(reason.text))
+    for clash in (explanation.core, *explanation.further):
+        if clash is not explanation.core:
+            table.add_row(Text("and besides", "dim"))
+        for reason in clash:
+            table.add_row(Text(reason.rule, "red"), Text(reason.sentence), Text(reason.text))
     parts.append(table)
     if explanation.ways_out:
         out = _table(

@@ -1,0 +1,273 @@
+"""Every engine against every other on random problems: ``python -m tests.cross --count 2000``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from optplan import planner
+from optplan.models.errors import InputError
+from optplan.models.formulate import Formulation, formulate
+from optplan.models.program import Program, Table
+from optplan.solvers import exhaustive
+from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination, ratio
+from optplan.solvers.catalogue import engine
+from optplan.solvers.core import clash
+from optplan.solvers.reduction import reduce_by_bound
+from tests.random_problems import MOST_POINTS, random_spec
+from tests.random_programs import every_plan, every_point
+
+ROUTES = ("whole", "reduced", "exhaustive", "paper")
+"""cp-sat on the whole program, cp-sat behind the planner, and the other two engines."""
+
+SAME_PRICE = 1e-9
+"""Prices in floats of plans of one goal differ by less than this, relatively."""
+
+
+@dataclass
+class Seen:
+    """What came of one seed: one line of the file that a run can be resumed from."""
+
+    seed: int
+    points: int = 0
+    outcome: str = "feasible"
+    seconds: dict[str, float] = field(default_factory=dict)
+    stopped: list[str] = field(default_factory=list)
+    pruned: float = 0.0
+    mismatches: list[str] = field(default_factory=list)
+
+    def demand(self, holds: bool, text: str) -> None:
+        """Keep a text as a mismatch unless something holds."""
+        if not holds:
+            self.mismatches.append(text)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One route's answer: exact goal, price in floats, values of the choices."""
+
+    goal: Fraction
+    price: float
+    best: dict[str, int]
+
+
+def examine(seed: int, routes: tuple[str, ...] = ROUTES, limit: float = 20.0) -> Seen:
+    """
+    Solve one random problem by every route and note each disagreement.
+
+    ``limit`` are the seconds that cp-sat may take for the whole program; the reduced one has none.
+    """
+    seen = Seen(seed)
+    try:
+        form = formulate(planner.problem_of(random_spec(seed)))
+    except InputError as error:
+        seen.outcome = "refused"
+        seen.demand("too large to reason about" in str(error), f"refused: {error}")
+        return seen
+    seen.points = exhaustive.count(form.program)
+    answers: dict[str, Answer | None] = {}
+    for route in routes:
+        start = time.monotonic()
+        try:
+            _answer(form, route, limit, seen, answers)
+        except Exception as error:  # whatever it is, it is a finding about this seed
+            seen.mismatches.append(f"{route}: {type(error).__name__}: {error}")
+        seen.seconds[route] = time.monotonic() - start
+    if len({answer is None for answer in answers.values()}) > 1:
+        seen.mismatches.append(f"some find a plan, some do not: {answers}")
+    elif answers and None in answers.values():
+        seen.outcome = "infeasible"
+        _clashes(form, seen)
+    else:
+        _compare({route: a for route, a in answers.items() if a is not None}, seen)
+    return seen
+
+
+def _answer(
+    form: Formulation, route: str, limit: float, seen: Seen, answers: dict[str, Answer | None]
+) -> None:
+    """Solve by one route; nothing is answered where it was stopped or cannot say."""
+    if route == "reduced":
+        found = planner.solve(form.problem, top=0)
+        proven = found.status.termination in (Termination.PROVED, Termination.EXHAUSTED)
+        seen.demand(proven, f"reduced: {found.status}")
+        seen.demand((found.certificate.gap or 0.0) < 1e-6, f"reduced: gap {found.certificate.gap}")
+        best = form.encode(found.plan) if found.plan else None
+    else:
+        config = SolverConfig(seconds=limit if route == "whole" else None)
+        outcome = engine("cp-sat" if route == "whole" else route)(form.program, config)
+        if outcome.termination is Termination.TIME_LIMIT:
+            seen.stopped.append(route)
+            return
+        if outcome.termination is Termination.UNSUPPORTED:
+            return
+        best = outcome.best[0] if outcome.best else None
+        _sane(form.program, route, outcome, seen)
+    if best is None:
+        answers[route] = None
+        return
+    plan, price, _ = planner.checked(form, best)
+    goal = ratio(form.program, form.program.evaluate(best))
+    answers[route] = Answer(goal, planner.goal_of(form, plan, price), best)
+
+
+def _sane(program: Program, route: str, outcome: Outcome, seen: Seen) -> None:
+    """Ask an outcome whether it says of itself what it should."""
+    expected = Holding.OPTIMAL if outcome.best else Holding.NOTHING
+    seen.demand(outcome.holding is expected, f"{route} holds {outcome.holding}")
+    if outcome.best:
+        goal = ratio(program, program.evaluate(outcome.best[0]))
+        seen.demand(outcome.goal == goal, f"{route} says {outcome.goal}, its plan costs {goal}")
+        seen.demand(outcome.bound == goal, f"{route} proves {outcome.bound} of {goal}")
+    pruned = sum(outcome.prunings.values())
+    if outcome.census:
+        seen.demand(outcome.census.points == seen.points, f"{route}: {outcome.census}")
+        seen.demand(outcome.census.left >= pruned, f"{route}: {outcome.census}, {pruned} pruned")
+    if route == "paper" and seen.points:
+        seen.pruned = pruned / seen.points
+
+
+def _compare(answers: dict[str, Answer], seen: Seen) -> None:
+    """Compare goals exactly, prices in floats, and plans where ties are settled."""
+    goals = {route: answer.goal for route, answer in answers.items()}
+    seen.demand(len(set(goals.values())) <= 1, f"goals differ: {goals}")
+    prices = [answer.price for answer in answers.values()]
+    apart = max(prices, default=0.0) - min(prices, default=0.0)
+    seen.demand(apart <= SAME_PRICE * max(prices, default=0.0), f"prices differ: {prices}")
+    settled = [answer.best for route, answer in answers.items() if route != "paper"]
+    seen.demand(all(best == settled[0] for best in settled), f"plans differ: {settled}")
+
+
+def _clashes(form: Formulation, seen: Seen) -> None:
+    """Check the clash of the program and of the one in which what the spec fixes are rules."""
+    for program in (form.program, formulate(form.problem, widened=True).program):
+        if 0 < exhaustive.count(program) <= 2 * MOST_POINTS:
+            seen.mismatches += clash_faults(program)
+
+
+def clash_faults(program: Program) -> list[str]:
+    """Say whether an infeasible program's clash is none, or has a member too many."""
+    rules = clash(program).rules
+    others = frozenset(program.constraints) - set(rules)
+    faults = []
+    if not set(rules) <= set(program.constraints):
+        faults.append(f"the clash {rules} has members that are no rules")
+    if exhaustive.solve(program.without(others)).best:
+        faults.append(f"{rules} do not clash")
+    for rule in rules:
+        if not exhaustive.solve(program.without(others | {rule})).best:
+            faults.append(f"{rules} clash without {rule}")
+    return faults
+
+
+def program_faults(program: Program) -> list[str]:
+    """Compare every engine's answer to a small program with what every point says."""
+    ranked = every_plan(program)
+    faults = []
+
+    def whole(name: str) -> Callable[[], Outcome]:
+        return lambda: engine(name)(program, SolverConfig())
+
+    def reduced() -> Outcome:
+        smaller = reduce_by_bound(program)
+        return engine("cp-sat")(smaller.program, SolverConfig())
+
+    routes = {name: whole(name) for name in ("cp-sat", "exhaustive", "paper")}
+    for route, solve in {**routes, "reduced": reduced}.items():
+        outcome = solve()
+        if outcome.termination is Termination.UNSUPPORTED:
+            continue
+        seen = Seen(0)
+        if not ranked or not outcome.best:
+            seen.demand(not ranked and not outcome.best, f"{outcome.best} of {ranked[:1]}")
+        else:
+            found = [program.evaluate(best) for best in outcome.best[:1]]
+            best = (ratio(program, found[0]), *(Fraction(found[0][t]) for t in program.ties))
+            seen.demand(best == ranked[0][0], f"{outcome.best} ranks {best} after {ranked[0]}")
+            _sane_goal(outcome, ranked[0][0][0], seen)
+        if outcome.census and route == "exhaustive":
+            seen.demand(outcome.census.left == len(ranked), f"{outcome.census} of {len(ranked)}")
+        faults += [f"{route}: {text}" for text in seen.mismatches]
+    if not ranked and exhaustive.count(program):
+        faults += _pattern_faults(program)
+    return faults
+
+
+def _pattern_faults(program: Program) -> list[str]:
+    """Ask the same of a clash point by point: incomplete tables that define cannot be dropped."""
+    rules = set(clash(program).rules)
+    spaces = {s.name for s in program.statements if isinstance(s, Table) and s.spans}
+    patterns = [set(program.broken(point)) for point in every_point(program)]
+    met = [pattern & rules for pattern in patterns if not pattern & spaces]
+    faults = [] if all(met) else [f"{rules} do not clash"]
+    return faults + [f"{rules} clash without {rule}" for rule in rules if {rule} not in met]
+
+
+def _sane_goal(outcome: Outcome, goal: Fraction, seen: Seen) -> None:
+    """Ask that a finished engine names the optimum as goal and as bound."""
+    seen.demand(outcome.holding is Holding.OPTIMAL, f"holds {outcome.holding}")
+    seen.demand(outcome.goal == goal == outcome.bound, f"{outcome.goal} >= {outcome.bound}")
+
+
+def _known(path: Path | None) -> Iterator[Seen]:
+    """Read what an earlier run has left."""
+    if path and path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield Seen(**json.loads(line))
+
+
+def summary(all_seen: list[Seen]) -> str:
+    """Count outcomes, time by route, what the paper's engine skips, and every mismatch."""
+    outcomes = Counter(seen.outcome for seen in all_seen)
+    spent: dict[str, list[float]] = defaultdict(list)
+    for seen in all_seen:
+        for route, seconds in seen.seconds.items():
+            spent[route].append(seconds)
+    lines = [f"{len(all_seen)} problems: " + ", ".join(f"{n} {k}" for k, n in outcomes.items())]
+    for route, times in spent.items():
+        lines.append(f"{route}: {sum(times):.1f} s in all, slowest {max(times):.2f} s")
+    pruned = [seen.pruned for seen in all_seen if seen.outcome == "feasible"]
+    share = sum(pruned) / max(1, len(pruned))
+    lines.append(f"points the paper's engine skips, mean over feasible problems: {share:.1%}")
+    stopped = Counter(route for seen in all_seen for route in seen.stopped)
+    lines.append(f"hit a limit: {dict(stopped) or 'none'}")
+    wrong = [seen for seen in all_seen if seen.mismatches]
+    lines += [f"seed {seen.seed}: {text}" for seen in wrong for text in seen.mismatches]
+    return "\n".join([*lines, f"mismatches: {len(wrong)}"])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run; 1 where routes disagree."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--resume", type=Path, help="one JSON line a seed; seeds in it are skipped")
+    parser.add_argument("--engines", nargs="+", choices=ROUTES, default=list(ROUTES))
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds of cp-sat on the whole")
+    chosen: Any = parser.parse_args(arguments)
+    wanted = range(chosen.seed, chosen.seed + chosen.count)
+    done = [seen for seen in _known(chosen.resume) if seen.seed in wanted]
+    left = sorted(set(wanted) - {seen.seed for seen in done})
+    for seed in left:
+        seen = examine(seed, tuple(chosen.engines), chosen.limit)
+        done.append(seen)
+        if chosen.resume:
+            with chosen.resume.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(vars(seen)) + "\n")
+        if seen.mismatches or len(done) % 25 == 0 or len(done) == chosen.count:
+            wrong = sum(bool(s.mismatches) for s in done)
+            print(f"{len(done)}/{chosen.count} seed {seed}, {wrong} mismatches", flush=True)
+    print(summary(done))
+    return int(any(seen.mismatches for seen in done))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Tests of the rules, both faces of each."""

@@ -1,0 +1,224 @@
+"""A search that is stopped, by a person or by the clock: what it found is printed, with its gap."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import optplan
+from tests.optplan.command import ENGINES, facts, job, run, script
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGINT as on POSIX")
+
+PATIENCE = 240
+"""Seconds after which a process that does not stop is killed and the test fails."""
+
+WIDE = """
+workload: {{architecture: {architecture}, sequence_length: 2048, precision: bf16}}
+cluster: {{accelerator: ascend-910b, nodes: {nodes}, devices_per_node: 8, network: 200 Gb/s}}
+search:
+  global_batch: {{min: {least}, max: {most}}}
+"""
+
+HOOKED = script(
+    """
+from optplan import planner
+from optplan.report import progress
+
+def say(word):
+    print(word, file=sys.stderr, flush=True)
+
+formulate = planner.formulate
+def told(*given, **named):
+    say("FORMULATES")
+    form = formulate(*given, **named)
+    say("SEARCHES")
+    return form
+planner.formulate = told
+
+def tell(self, news):
+    if news.incumbent is not None:
+        say("HOLDS")
+progress.Watch.tell = tell
+
+from optplan.cli import main
+status = main(sys.argv[1:])
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+sys.exit(status)
+"""
+)
+"""The command line, telling on stderr how far it is, so that a signal comes at a known moment."""
+
+
+def wide(folder: Path, devices: int, least: int, most: int, architecture: str) -> str:
+    """Write a spec whose space takes seconds to search."""
+    path = folder / "wide.yaml"
+    text = WIDE.format(architecture=architecture, nodes=devices // 8, least=least, most=most)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def best_goal(tmp_path_factory: pytest.TempPathFactory) -> float:
+    """Goal of the optimum of the problem that the clock stops."""
+    spec = wide(tmp_path_factory.mktemp("whole"), 512, 1, 4096, "llama-2-7b")
+    goal = optplan.solve(spec, engine="exhaustive", top=0).certificate.goal
+    assert goal is not None
+    return goal
+
+
+def interrupted(word: str, delay: float, *arguments: str) -> tuple[int, str, str]:
+    """Run the command line, send SIGINT some time after it said a word; status, stdout, stderr."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOOKED, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    said: list[str] = []
+    try:
+        while word not in said:
+            line = process.stderr.readline()
+            if not line:
+                break
+            said.append(line.strip())
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    rest = [line for line in (*said, *err.splitlines()) if line.strip()]
+    words = {"FORMULATES", "SEARCHES", "HOLDS"}
+    return process.returncode, out, "\n".join(line for line in rest if line not in words)
+
+
+def assert_honest(answer: dict[str, Any]) -> None:
+    """A plan that was stopped short obeys every rule, and its bound and gap are consistent."""
+    certificate = answer["certificate"]
+    assert answer["status"]["holding"] == "feasible"
+    assert answer["verdict"]["holds"] is True
+    assert 0 < certificate["gap"] < 1
+    assert 0 < certificate["bound"] < certificate["goal"]
+    gap = 1 - certificate["bound"] / certificate["goal"]
+    assert certificate["gap"] == pytest.approx(gap, rel=1e-9)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ctrl_c_prints_the_incumbent_and_its_gap(engine: str, tmp_path: Path) -> None:
+    """Exit 3 with the best plan so far; or 0 where the machine was faster than the signal."""
+    spec = wide(tmp_path, 512, 1, 4096, "llama-2-7b")
+    status, out, err = interrupted("HOLDS", 0.1, "solve", spec, "--engine", engine)
+    assert err == ""
+    assert status in (0, 3)
+    assert "gap " in out
+    assert "global batch" in out
+    assert "\x1b" not in out
+    assert ("best so far (interrupted)" if status == 3 else "proven optimal") in out
+
+
+def test_ctrl_c_prints_json_that_verify_accepts(tmp_path: Path) -> None:
+    """The same facts for programs: interrupted, feasible, an honest bound, and re-checkable."""
+    spec = wide(tmp_path, 512, 1, 4096, "llama-2-7b")
+    status, out, err = interrupted("SEARCHES", 0.4, "solve", spec, "--json", "--engine", "paper")
+    assert err == ""
+    assert status in (0, 3)
+    answer = json.loads(out)
+    if status == 3 and answer["plan"] is not None:
+        assert answer["status"]["termination"] == "interrupted"
+        assert_honest(answer)
+    written = tmp_path / "plan.json"
+    written.write_text(out, encoding="utf-8")
+    assert optplan.verify(written).verdict == "verified"
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0, 2.0])
+def test_ctrl_c_stops_at_any_moment_of_a_proof(delay: float, tmp_path: Path) -> None:
+    """In the census, in the engine, between its calls: always one answer and never a traceback."""
+    spec = wide(tmp_path, 128, 512, 2048, "gpt3-175b")
+    status, out, err = interrupted("SEARCHES", delay, "solve", spec)
+    assert "Traceback" not in err
+    assert status in (0, 3), f"status {status}: {err}"
+    if status == 3 and not out:
+        assert err == "interrupted before anything was found"
+    else:
+        assert "gap " in out or "nothing found yet (interrupted)" in out
+
+
+def test_ctrl_c_before_the_search_says_so_on_one_line(tmp_path: Path) -> None:
+    """While the program is still being written there is nothing to print; still exit 3."""
+    spec = wide(tmp_path, 512, 1, 8192, "llama-2-7b")
+    status, out, err = interrupted("FORMULATES", 0.2, "solve", spec)
+    assert (status, out, err) == (3, "", "interrupted before anything was found")
+
+
+def test_a_solve_leaves_ctrl_c_as_it_found_it() -> None:
+    """An engine that handles SIGINT itself must hand it back: Python raises KeyboardInterrupt."""
+    code = script(
+        "import os, signal, time, optplan\n"
+        "optplan.solve(sys.argv[1], top=0)\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(1)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('still ours')\n"
+    )
+    command = [sys.executable, "-c", code, job("qwen-14b")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert (done.returncode, done.stdout.strip()) == (0, "still ours")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("limit", ["1 us", "0.5s"])
+def test_the_clock_stops_a_search_with_an_honest_gap(
+    engine: str, limit: str, tmp_path: Path, best_goal: float
+) -> None:
+    """Exit 3 with a verified incumbent, if any, and a bound below it; 0 if it was done in time."""
+    spec = wide(tmp_path, 512, 1, 4096, "llama-2-7b")
+    options = ("--json", "--top", "1", "--engine", engine, "--time-limit", limit)
+    status, out, err = run("solve", spec, *options)
+    assert err == ""
+    answer = facts(out)
+    if status == 0:
+        assert answer["status"]["holding"] == "optimal"
+        return
+    assert status == 3
+    assert answer["status"]["termination"] == "time-limit"
+    if answer["plan"] is None:
+        assert answer["status"]["holding"] == "nothing"
+        assert answer["certificate"]["gap"] is None
+    else:
+        assert_honest(answer)
+    bound = answer["certificate"]["bound"]
+    assert bound is None or bound <= best_goal
+
+
+def test_a_clock_that_stops_everything_at_once_still_prints_for_people(tmp_path: Path) -> None:
+    spec = wide(tmp_path, 512, 1, 1024, "llama-2-7b")
+    status, out, err = run("solve", spec, "--engine", "paper", "--time-limit", "1 us")
+    assert (status, err) == (3, "")
+    assert "(time-limit)" in out
+
+
+def test_a_time_limit_inside_the_proof_keeps_the_incumbent_of_the_census() -> None:
+    """The census found the optimum; a prover without time may not lose it."""
+    from optplan.models.formulate import formulate
+    from optplan.solvers import cpsat, exhaustive
+    from optplan.solvers.base import SolverConfig
+
+    program = formulate(optplan.load(job("baichuan2-7b"))).program
+    found = exhaustive.solve(program)
+    proof = cpsat.solve(program, SolverConfig(seconds=0.001), found.best[0])
+    assert proof.best == found.best
+    assert proof.bound is not None
+    assert found.goal is not None
+    assert 0 <= proof.bound <= found.goal
