@@ -70,15 +70,15 @@ class Goal:
     unit
         The printed unit.
     least
-        No point's goal is smaller, in program units: a bound that costs nothing, for a search
-        that is stopped before it has a better one.
+        No point's goal is smaller, in program units, where that is known: a bound that costs
+        nothing, for a search that is stopped before it has a better one.
     """
 
     of: str
     per: str | None
     scale: float
     unit: str
-    least: Fraction = Fraction(0)
+    least: Fraction | None = None
 
 
 @dataclass(frozen=True)

@@ -222,7 +222,8 @@ class _Search:
                 break
             self._forbid(held)
         if self.stopped is not None:
-            bound = max(bound or Fraction(0), self.program.goal.least)
+            known = [b for b in (bound, self.program.goal.least) if b is not None]
+            bound = max(known, default=None)
         proved = self.stopped is None or (goal is not None and goal == bound)
         names = [choice.name for choice in self.program.choices]
         return Outcome(
@@ -270,7 +271,7 @@ class _Search:
             # of / per >= slope + least / (denominator * per), whatever per is
             rest = Fraction(least or 0, slope.denominator * (high if (least or 0) > 0 else low))
             if self.stopped or found is None or found is not held:
-                return held, min(ratio(self.program, held), max(Fraction(0), slope + rest))
+                return held, min(ratio(self.program, held), slope + rest)
 
     def _slope(self, held: dict[str, int]) -> Fraction:
         """Return a plan's ratio, or the whole number below where products would leave 64 bits."""

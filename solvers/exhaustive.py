@@ -117,7 +117,7 @@ def _candidates(program: Program, block: Block, top: int) -> Iterator[dict[str, 
     cut = np.partition(price, top - 1)[top - 1] if top < price.size else price.max()
     if not np.isfinite(cut):
         cut = price[np.isfinite(price)].max()
-    near = np.flatnonzero(price <= cut * (1 + NEAR) if cut > 0 else price <= cut)
+    near = np.flatnonzero(price <= cut + abs(cut) * NEAR)
     read = block.at(near)
     order = np.lexsort([*(read[t] for t in reversed(program.ties)), price[near]])
     # Beyond the wanted number only exact ties of the last one could matter, and ties are already

@@ -23,8 +23,8 @@ from optplan.solvers.base import (
 
 ENGINE = "paper (Algorithm 1)"
 
-RISE = Fraction(1_000_000_001, 1_000_000_000)
-"""A price has risen when it did so by this factor: more than whole ticks can blur."""
+RISE = Fraction(1, 10**9)
+"""A price has risen when it did so by this share: more than whole ticks can blur."""
 
 Point = dict[str, int]
 
@@ -203,8 +203,8 @@ class _Walk:
             if not broken:
                 ruled.settled.add(size)
                 held = price if held is None else min(held, price)
-            risen = before is not None and price > before * RISE
-            if risen and held is not None and price > held * RISE:
+            risen = before is not None and price > before + abs(before) * RISE
+            if risen and held is not None and price > held + abs(held) * RISE:
                 # Whatever is larger is dearer still, in this batch and in every smaller one.
                 ruled.beyond = size
             before = price

@@ -61,7 +61,7 @@ def reduce_by_bound(program: Program, config: SolverConfig | None = None) -> Red
     outcome = exhaustive.solve(program, config, watch)
     if outcome.termination is not Termination.EXHAUSTED or outcome.goal is None:
         return Reduction(program, outcome, 0)
-    ceiling = float(outcome.goal) * (1 + SAFETY)
+    ceiling = float(outcome.goal) + abs(float(outcome.goal)) * SAFETY
     smaller = program
     for table, bound in zip(spans, bounds, strict=True):
         keep = [bound.get(tuple(row), np.inf) <= ceiling for row in table.rows.tolist()]

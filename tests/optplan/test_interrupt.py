@@ -69,7 +69,7 @@ def wide(folder: Path, devices: int, least: int, most: int, architecture: str) -
 @pytest.fixture(scope="module")
 def best_goal(tmp_path_factory: pytest.TempPathFactory) -> float:
     """Goal of the optimum of the problem that the clock stops."""
-    spec = wide(tmp_path_factory.mktemp("whole"), 512, 1, 4096, "llama-2-7b")
+    spec = wide(tmp_path_factory.mktemp("whole"), 512, 1, 2048, "llama-2-7b")
     goal = optplan.solve(spec, engine="exhaustive", top=0).certificate.goal
     assert goal is not None
     return goal
@@ -116,7 +116,8 @@ def assert_honest(answer: dict[str, Any]) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ctrl_c_prints_the_incumbent_and_its_gap(engine: str, tmp_path: Path) -> None:
     """Exit 3 with the best plan so far; or 0 where the machine was faster than the signal."""
-    spec = wide(tmp_path, 512, 1, 4096, "llama-2-7b")
+    most = 1024 if engine == "paper" else 4096  # the paper's walk is in plain Python
+    spec = wide(tmp_path, 512, 1, most, "llama-2-7b")
     status, out, err = interrupted("HOLDS", 0.1, "solve", spec, "--engine", engine)
     assert err == ""
     assert status in (0, 3)
@@ -128,7 +129,7 @@ def test_ctrl_c_prints_the_incumbent_and_its_gap(engine: str, tmp_path: Path) ->
 
 def test_ctrl_c_prints_json_that_verify_accepts(tmp_path: Path) -> None:
     """The same facts for programs: interrupted, feasible, an honest bound, and re-checkable."""
-    spec = wide(tmp_path, 512, 1, 4096, "llama-2-7b")
+    spec = wide(tmp_path, 512, 1, 1024, "llama-2-7b")
     status, out, err = interrupted("SEARCHES", 0.4, "solve", spec, "--json", "--engine", "paper")
     assert err == ""
     assert status in (0, 3)
@@ -178,12 +179,12 @@ def test_a_solve_leaves_ctrl_c_as_it_found_it() -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("limit", ["1 us", "0.5s"])
+@pytest.mark.parametrize("limit", ["1 us", "0.1s", "0.5s"])
 def test_the_clock_stops_a_search_with_an_honest_gap(
     engine: str, limit: str, tmp_path: Path, best_goal: float
 ) -> None:
     """Exit 3 with a verified incumbent, if any, and a bound below it; 0 if it was done in time."""
-    spec = wide(tmp_path, 512, 1, 4096, "llama-2-7b")
+    spec = wide(tmp_path, 512, 1, 2048, "llama-2-7b")
     options = ("--json", "--top", "1", "--engine", engine, "--time-limit", limit)
     status, out, err = run("solve", spec, *options)
     assert err == ""
