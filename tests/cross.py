@@ -148,7 +148,12 @@ def _compare(answers: dict[str, Answer], seen: Seen) -> None:
 
 def _clashes(form: Formulation, seen: Seen) -> None:
     """Check the clash of the program and of the one in which what the spec fixes are rules."""
-    for program in (form.program, formulate(form.problem, widened=True).program):
+    try:
+        wide = formulate(form.problem, widened=True)
+    except InputError as error:
+        seen.mismatches.append(f"what has no plan cannot be explained: {error}")
+        return
+    for program in (form.program, wide.program):
         if 0 < exhaustive.count(program) <= 2 * MOST_POINTS:
             seen.mismatches += clash_faults(program)
 
@@ -202,7 +207,15 @@ def program_faults(program: Program) -> list[str]:
 
 
 def _pattern_faults(program: Program) -> list[str]:
-    """Ask the same of a clash point by point: incomplete tables that define cannot be dropped."""
+    """
+    Ask the same of a clash point by point, as no table that defines something can be dropped.
+
+    Where such a table is incomplete, later rules ask of quantities that a point does not have, and
+    there is no saying which of them it breaks.
+    """
+    defining = {s.name for s in program.statements if isinstance(s, Table) and s.gives}
+    if any(defining & set(program.broken(point)) for point in every_point(program)):
+        return []
     rules = set(clash(program).rules)
     spaces = {s.name for s in program.statements if isinstance(s, Table) and s.spans}
     patterns = [set(program.broken(point)) for point in every_point(program)]

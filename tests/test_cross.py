@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from optplan.models.errors import InputError
+from optplan.planner import solve
+from optplan.solvers.catalogue import ENGINES
 from tests import cross
+from tests.random_problems import random_spec
 from tests.random_programs import random_program
 
 PROBLEMS, PROGRAMS = 200, 150
@@ -31,6 +35,27 @@ def test_engines_agree_on_random_programs(first: int) -> None:
     }
     wrong = {seed: some for seed, some in faults.items() if some}
     assert not wrong, json.dumps(wrong, indent=1)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "step_seconds * 0.3333 + 0.1 s <= 30 s",
+        "123456789 * step_seconds >= 3 s",
+        "step_seconds - step_seconds == 0.5 s",
+        "1.2345678 * peak_memory <= 900000000000 B",
+        "max(1.00001 * step_seconds, 0.123456789 s) <= 30 s",
+    ],
+)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_limits_of_many_digits_are_kept_or_refused(engine: str, limit: str) -> None:
+    spec = random_spec(3) | {"limits": [limit]}
+    try:
+        found = {solve(spec, engine=engine, reduce=on, top=0).plan for on in (True, False)}
+    except InputError as error:
+        assert "too large to reason about" in str(error)
+    else:
+        assert found == {solve(spec, engine="exhaustive", top=0).plan}
 
 
 def test_an_interrupted_comparison_takes_up_where_it_stopped(

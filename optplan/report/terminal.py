@@ -21,7 +21,7 @@ from optplan.verify import Verification
 BAR = 24
 """Characters of the longest bar."""
 
-WIDE = 110
+WIDE = 116
 """Columns of a screen from which on every table fits whole."""
 
 STATE_PARTS = ("parameters", "gradients", "optimizer")

@@ -215,6 +215,20 @@ FEASIBLE: dict[str, tuple[Program, dict[str, int], Fraction]] = {
         {"x": 2, "y": 1},
         Fraction(BIG),
     ),
+    # OR-Tools 9.15.6755 calls it infeasible unless auto_detect_greater_than_at_least_one_of is off.
+    "a product beside what moves against it": (
+        make(
+            table(
+                "price", ("x",), ("each", "fill"), (0, 1829208286, 10**12), (1, 1829209757, 10**11)
+            ),
+            Product("products.all", "all", "y", "each"),
+            Sum("sums.cost", "cost", ((1, "all"), (1, "fill"))),
+            of="cost",
+            choices=(Choice("x", (0, 1)), Choice("y", (120, 128, 144))),
+        ),
+        {"x": 1, "y": 120},
+        Fraction(120 * 1829209757 + 10**11),
+    ),
     "a ratio of numbers near the edge": (
         make(
             table("price", ("x",), ("cost",), (0, BIG), (1, BIG - 1), (2, BIG - 2), (3, BIG - 5)),
@@ -280,4 +294,4 @@ def long_search(per: str | None = None) -> Program:
         Row("rows.rest", ((1, "rest"), (-1, "e")), low=1),
         Sum("sums.cost", "cost", ((5, "times"), (3, "rest"), (7, "cd"), (2, "f")), 1),
     ]
-    return Program(choices, tuple(said), Goal("cost", per, 0.25, "s"), names)
+    return Program(choices, tuple(said), Goal("cost", per, 0.25, "s", Fraction(0)), names)

@@ -1,0 +1,67 @@
+"""The generated parts of the README: ``python -m tests.readme`` writes them anew."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+from rich.console import Console
+
+from optplan import catalogue, solve
+from optplan.report.rulebook import markdown
+from optplan.report.terminal import show_result
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+FIRST_EXAMPLE = README.parent / "examples" / "paper" / "baichuan2-7b.yaml"
+
+
+def calibrations() -> str:
+    """Render the shipped calibrations as a table."""
+    lines = [
+        "| calibration | u_peak | c1, tokens | c2 | reserve | held-out error of the step time |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name in catalogue.names("calibrations"):
+        one = catalogue.calibration(name)
+        kind = "" if one.measured else "prior: "
+        lines.append(
+            f"| `{name}` | {one.utilization_peak:g} | {one.tokens_half:g} | {one.shard_loss:g} "
+            f"| {one.reserve / 2**30:g} GiB | {kind}{one.error} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def screen() -> str:
+    """Print the first example as a terminal of 118 columns shows it."""
+    file = io.StringIO()
+    show_result(Console(file=file, width=118, highlight=False), solve(FIRST_EXAMPLE), 5, False)
+    lines = [line.rstrip() for line in file.getvalue().splitlines()]
+    return "```text\n" + "\n".join(lines).strip() + "\n```\n"
+
+
+PARTS = {"rules": markdown, "calibrations": calibrations, "screen": screen}
+"""Name of a generated part: what writes it."""
+
+
+def part(text: str, name: str) -> str:
+    """Read a generated part out of the README."""
+    found = re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", text, re.DOTALL)
+    assert found, f"the README has no part {name}"
+    return found[1]
+
+
+def main() -> None:
+    """Write every part anew."""
+    text = README.read_text(encoding="utf-8")
+    for name, write in PARTS.items():
+        old = part(text, name)
+        text = text.replace(
+            f"<!-- {name} -->\n{old}<!-- /{name} -->",
+            f"<!-- {name} -->\n{write()}<!-- /{name} -->",
+        )
+    README.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
