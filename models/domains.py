@@ -8,7 +8,7 @@ import numpy as np
 
 from optplan.models.builder import too_large
 from optplan.models.errors import Fault, InputError
-from optplan.models.numbers import divisors
+from optplan.models.numbers import divisors, factor_pairs
 from optplan.models.program import Integers
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import RECOMPUTES, ZEROS, Span
@@ -78,7 +78,7 @@ def natural_values(problem: Problem, asked: Mapping[str, Integers | None]) -> di
     batches = asked["global_batch"]
     assert batches is not None
     degrees = np.array(divisors(problem.devices), dtype=np.int64)
-    parts = np.unique(np.concatenate([np.array(divisors(int(b)), dtype=np.int64) for b in batches]))
+    parts = np.unique(factor_pairs(batches)[:, 0])
     return {
         "tp": degrees,
         "pp": degrees,

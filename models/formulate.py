@@ -47,6 +47,10 @@ class Formulation:
         """Turn values of the choices into a plan."""
         return plan_of(self.problem, assignment)
 
+    def rounding_seconds(self, plan: Plan) -> float:
+        """Seconds by which whole ticks may price a step below its price in floats."""
+        return float(self.tick) * (plan.global_batch + 2)
+
     def encode(self, plan: Plan) -> dict[str, int]:
         """Turn a plan into values of the choices."""
         values = {name: int(getattr(plan, name)) for name in CHOICES if name != "recompute"}
@@ -78,7 +82,12 @@ def even_layers(layers: int, pp: int) -> tuple[int, ...]:
     return tuple(each + (stage < over) for stage in range(pp))
 
 
-def formulate(problem: Problem, more: Sequence[Rule] = (), widened: bool = False) -> Formulation:
+def formulate(
+    problem: Problem,
+    more: Sequence[Rule] = (),
+    widened: bool = False,
+    near: float | None = None,
+) -> Formulation:
     """
     Write a problem as a program.
 
@@ -91,6 +100,9 @@ def formulate(problem: Problem, more: Sequence[Rule] = (), widened: bool = False
     widened
         True to leave every choice its natural domain and to post what the user fixed as rules
         ``search.<choice>``, so that an explanation can name them.
+    near
+        Seconds per sequence of a plan that is known to be possible; ticks are then as fine as it
+        deserves, and far slower plans are no longer told apart.
 
     Raises
     ------
@@ -118,7 +130,7 @@ def formulate(problem: Problem, more: Sequence[Rule] = (), widened: bool = False
     ]
     for known in (*(r for r in posted if r not in priced), *(wanted_rules if widened else ())):
         known.post(say, problem)
-    least = post_time(say, problem)
+    least = post_time(say, problem, near)
     post_memory(say, problem)
     limits = [UserLimit(limit) for limit in problem.limits]
     for known in (*priced, *more, *limits):

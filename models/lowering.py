@@ -116,7 +116,7 @@ class Lowering:
     def _row(self, relation: Relation, difference: Linear) -> None:
         """Demand that a linear combination compares with zero as asked."""
         terms, low, high = _bounds(relation, difference)
-        self._say.row(self._name, terms, low, high)
+        self._say.row(self._name, terms, *self._clipped(terms, low, high))
 
     def _flag(self, node: Condition) -> str:
         """Define a 0/1 column by a condition."""
@@ -138,8 +138,29 @@ class Lowering:
     def _truth(self, terms: Terms, low: int | None = None, high: int | None = None) -> str:
         """Define a 0/1 column by bounds."""
         result = self._new("holds")
-        self._say.truth(self._name, result, terms, low, high)
+        self._say.truth(self._name, result, terms, *self._clipped(terms, low, high))
         return result
+
+    def _clipped(
+        self, terms: Terms, low: int | None, high: int | None
+    ) -> tuple[int | None, int | None]:
+        """Bring bounds into the reach of a linear combination, which must stay within 64 bits."""
+        least, most = self._reach(terms, 0)
+        if low is not None:
+            low = None if low <= least else min(low, most + 1)
+        if high is not None:
+            high = None if high >= most else max(high, least - 1)
+        return low, high
+
+    def _reach(self, terms: Terms, constant: int) -> tuple[int, int]:
+        """Smallest and largest value of a linear combination; refuses one beyond 64 bits."""
+        ends = [sorted(k * end for end in self._say.bounds[column]) for k, column in terms]
+        least, most = sum(e[0] for e in ends) + constant, sum(e[1] for e in ends) + constant
+        # Partial sums count too: an engine may add the terms in any order.
+        size = sum(max(abs(e[0]), abs(e[1])) for e in ends) + abs(constant)
+        if size > LARGEST:
+            raise self._refuse(f"adds up to {size:.3g}")
+        return least, most
 
     def _linear(self, node: Value) -> Linear:
         """Bring a value into linear form, defining columns for what is not linear."""
@@ -174,8 +195,11 @@ class Lowering:
                     )
                 one, other = self._column(left), self._column(right)
                 result = self._new("product")
+                ends = [self._say.bounds[c[0]] for c in (one, other)]
+                size = max(abs(a * b) for a in ends[0] for b in ends[1])
+                if size > LARGEST:
+                    raise self._refuse(f"multiplies up to {size:.3g}")
                 self._say.multiply(self._name, result, one[0], other[0])
-                self._bounded(result, node)
                 return Linear({result: one[1] * other[1]})
             case _:
                 return self._divided(operation, left, right, node)
@@ -193,7 +217,8 @@ class Lowering:
         low, _ = self._say.bounds[one]
         least, _ = self._say.bounds[other]
         if least < 1:
-            raise self._refuse(node, f"divides by a value that may be {least}")
+            problem = f"divides by {show(node)}, which may be {least}"
+            raise InputError([Fault("", self._name, problem, "divide by something of at least 1")])
         lift = max(0, -(low // least))
         lifted = self._sum(((1, one), (lift, other))) if lift else one
         quotient_, remainder = self._new("quotient"), self._new("remainder")
@@ -233,23 +258,15 @@ class Lowering:
 
     def _sum(self, terms: Terms, constant: int = 0) -> str:
         """Define a linear combination."""
+        self._reach(terms, constant)
         result = self._new("sum")
         self._say.sum(self._name, result, terms, constant)
         return result
 
-    def _bounded(self, column: str, node: Value) -> None:
-        """Refuse a column that could leave 64 bits."""
-        low, high = self._say.bounds[column]
-        if max(abs(low), abs(high)) > LARGEST:
-            raise self._refuse(
-                node, f"may reach {max(abs(low), abs(high)):.3g}, too large to reason about"
-            )
-
-    def _refuse(self, node: Value, problem: str) -> InputError:
-        """Refuse a limit that cannot be written down."""
-        return InputError(
-            [Fault("", self._name, f"{show(node)} {problem}", "write the limit without it")]
-        )
+    def _refuse(self, problem: str) -> InputError:
+        """Refuse a limit that cannot be written down in whole numbers of 64 bits."""
+        remedy = "use fewer digits, smaller numbers, or conditions on the choices themselves"
+        return InputError([Fault("", self._name, f"the limit {problem}, beyond 64 bits", remedy)])
 
     def _new(self, what: str) -> str:
         """Name a fresh column."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, log10
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,12 @@ Reals = NDArray[np.float64]
 LONGEST_TICKS = 2**57
 """Ticks of the longest legal step: sums of a few still stay within the program's bounds."""
 
+ROOM = 8.0
+"""How much slower than a known plan others may be before their price is cut off."""
+
+FINE = 2.0**25
+"""A known plan's price per sequence need not have more ticks than 2^57 over this."""
+
 EXACT_BATCH = 2**12
 """Up to this global batch ticks leave room for exact ratios: ticks times batch in 64 bits."""
 
@@ -29,7 +36,7 @@ SATURATED = 2**56
 """Bytes at which memory columns stop counting: far beyond any device, far below 64 bits."""
 
 
-def post_time(say: Builder, problem: Problem) -> Fraction:
+def post_time(say: Builder, problem: Problem, near: float | None = None) -> Fraction:
     """
     Tabulate the step time.
 
@@ -37,6 +44,13 @@ def post_time(say: Builder, problem: Problem) -> Fraction:
     of its data rank, divided over the data ranks; what filling and draining the pipeline adds; what
     a step pays once. Each is rounded down to whole ticks, so that the program's optimum is a bound
     from below.
+
+    Parameters
+    ----------
+    near
+        Seconds per sequence of a plan that is known to be possible. The tick is then as fine as
+        that plan deserves, and slower plans may be cut off far above it; without it the tick is as
+        fine as the slowest legal plan allows.
 
     Returns
     -------
@@ -68,9 +82,11 @@ def post_time(say: Builder, problem: Problem) -> Fraction:
     once = _once(problem, *degrees)
     legal = _possible(problem, tp, pp)
     batch = float(say.domain["global_batch"].max(initial=1))
-    longest = batch * _most(sequence, legal) + _most(fill, legal) + _most(once)
     ratio = batch if len(say.domain["global_batch"]) > 1 and batch <= EXACT_BATCH else 1.0
-    say.tick = _tick(longest * ratio)
+    longest = batch * _most(sequence, legal) + _most(fill, legal) + _most(once)
+    if near is not None:
+        longest = min(longest, ROOM * batch * near)
+    say.tick = _tick(max(longest * ratio, (near or 0.0) * FINE))
     unit, most = float(say.tick), int(longest / float(say.tick)) + 1
 
     def ticks(seconds: Reals, factor: float = 1.0) -> Integers:
@@ -120,7 +136,7 @@ def _tick(longest: float) -> Fraction:
 
     ``longest`` are the seconds of the longest legal step, times the batch it may be divided by.
     """
-    return Fraction(10) ** ceil(log10(max(longest / LONGEST_TICKS, 1e-15)))
+    return Fraction(10) ** ceil(log10(max(longest / LONGEST_TICKS, 1e-21)))
 
 
 def post_memory(say: Builder, problem: Problem) -> None:
@@ -135,7 +151,8 @@ def post_memory(say: Builder, problem: Problem) -> None:
     one, yes = pp == 1, np.ones_like(pp == 1)
     given: dict[str, Integers] = {}
     for end, first, last in (("first", yes, one), ("last", one, yes)):
-        weights, gradients, optimizer = states(problem, layers, first, last, tp, dp, zero)
+        stages, t, d = _wide(layers, tp, dp)
+        weights, gradients, optimizer = states(problem, stages, first, last, t, d, zero)
         given[f"weights_{end}"] = _bounded(weights + gradients)
         given[f"optimizer_{end}"] = _bounded(optimizer)
     say.price("memory.states", {"tp": tp, "pp": pp, "dp": dp, "zero": zero}, given)
@@ -144,15 +161,19 @@ def post_memory(say: Builder, problem: Problem) -> None:
     layers = _layers(problem, pp)
     recomputed = layers * again
     one, yes = pp == 1, np.ones_like(pp == 1)
-    kept = kept_activations(problem, layers, recomputed, b, tp, sp)
-    flight = int(min(say.domain["pp"].max(initial=1), say.domain["micro_batches"].max(initial=1)))
+    stages, again_, b_, t = _wide(layers, recomputed, b, tp)
+    kept = kept_activations(problem, stages, again_, b_, t, sp)
+    legal = pp[problem.workload.architecture.layers % pp == 0]
+    flight = int(min(legal.max(initial=1), say.domain["micro_batches"].max(initial=1)))
     keys = {"tp": tp, "pp": pp, "micro_batch": b, "sequence_parallel": sp, "recompute": again}
     given = {"activations_last": _bounded(kept, flight)}
     for end, last in (("first", one), ("last", yes)):
-        given[f"working_{end}"] = _bounded(working_bytes(problem, recomputed, last, b, tp, sp))
+        working = working_bytes(problem, again_, last, b_, t, sp)
+        given[f"working_{end}"] = _bounded(working)
     say.price("memory.activations", keys, given)
     say.smallest("memory.in_flight", "in_flight", ("pp", "micro_batches"))
-    say.multiply("memory.activations_first", "activations_first", "in_flight", "activations_last")
+    flying = ("in_flight", "activations_last")
+    say.multiply("memory.activations_first", "activations_first", *flying, most=SATURATED)
     reserve = problem.calibration.reserve
     for end in ("first", "last"):
         parts = tuple(
@@ -179,4 +200,14 @@ def grid(say: Builder, names: tuple[str, ...]) -> list[Integers]:
 
 def _bounded(size: object, times: int = 1) -> Integers:
     """Bytes as whole numbers that stay in range even when multiplied by ``times``."""
-    return np.minimum(np.asarray(size, dtype=np.int64), SATURATED // max(1, times))
+    kept: Integers = np.minimum(np.asarray(size), SATURATED // max(1, times)).astype(np.int64)
+    return kept
+
+
+def _wide(*columns: Integers) -> list[Any]:
+    """
+    Turn whole numbers into floats, which cannot wrap around.
+
+    Bytes stay exact up to 2^53; what is larger is cut off far below anyway.
+    """
+    return [column.astype(np.float64) for column in columns]

@@ -14,7 +14,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import RECOMPUTES
-from optplan.planner import Condition, Spec, alternative, checked, goal_of, problem_of
+from optplan.planner import Condition, Spec, alternative, checked, goal_of, problem_of, run
 from optplan.result import Evaluation
 from optplan.solvers import exhaustive
 
@@ -57,11 +57,10 @@ def evaluate(
     problem = problem_of(spec, sets, limits)
     given = _given(plan)
     own = tuple(rules)
-    form = formulate(problem, own)
     complete = plan if isinstance(plan, Plan) else _complete(problem, own, given)
     price = estimate(problem, complete)
+    form, best = run(problem, own)
     verdict = judge(problem, form.rules, complete, price)
-    best = exhaustive.solve(form.program)
     optimum = behind = None
     terms: dict[str, float] = {}
     if best.best:

@@ -10,7 +10,6 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.result import Explanation, Reason, WayOut
-from optplan.solvers import exhaustive
 from optplan.solvers.core import Clash, clashes
 
 Change = Callable[[Problem], Problem]
@@ -170,10 +169,9 @@ def _larger(problem: Problem, rules: tuple[Rule, ...], besides: str) -> Iterator
 
 def _solved(change: str, problem: Problem, rules: tuple[Rule, ...]) -> Iterator[WayOut]:
     """Yield a way out if the changed problem has a plan."""
-    from optplan.planner import checked
+    from optplan.planner import checked, run
 
-    form = formulate(problem, rules)
-    outcome = exhaustive.solve(form.program)
+    form, outcome = run(problem, rules)
     if outcome.best:
         plan, price, _ = checked(form, outcome.best[0])
         yield WayOut(

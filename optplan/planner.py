@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
 
-ROUNDING = 1e-6
-"""Program and estimate may differ in a plan's price by this share, which rounding explains."""
+EQUAL = 1e-12
+"""Relative difference between two floats that are the same sum in another order."""
+
+FINE = 1e-9
+"""Rounding of the best plan's price, as a share, above which it is priced on finer ticks."""
 
 Spec = str | Path | Mapping[str, Any] | Problem
 
@@ -101,10 +105,8 @@ def solve(
     start = time.monotonic()
     problem = problem_of(spec, sets, limits)
     loaded = time.monotonic()
-    form = formulate(problem, tuple(rules))
-    written = time.monotonic()
     config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=progress)
-    outcome = _run(form, engine, config, reduce)
+    form, outcome = run(problem, tuple(rules), engine, config, reduce)
     solved = time.monotonic()
     result = _result(form, outcome, top, config)
     if result.plan is None and result.exit_code == 1:
@@ -115,14 +117,40 @@ def solve(
         )
     spent = {
         "load": loaded - start,
-        "formulate": written - loaded,
-        "solve": solved - written,
+        "formulate": solved - loaded - outcome.seconds,
+        "solve": outcome.seconds,
         "verify": time.monotonic() - solved,
     }
     return result.model_copy(update={"seconds": spent})
 
 
-def _run(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> Outcome:
+def run(
+    problem: Problem,
+    rules: tuple[Rule, ...] = (),
+    engine: str = "exhaustive",
+    config: SolverConfig | None = None,
+    reduce: bool = True,
+) -> tuple[Formulation, Outcome]:
+    """
+    Formulate and solve; once more on finer ticks where the first ones blur the best plan.
+
+    Ticks must span from the fastest plan to the slowest. Where that makes them coarse, the plan
+    found tells how fine they have to be.
+    """
+    config = config or SolverConfig()
+    form = formulate(problem, rules)
+    outcome = _engine(form, engine, config, reduce)
+    if outcome.best and problem.goal == "fastest":
+        plan, price, _ = checked(form, outcome.best[0])
+        if form.rounding_seconds(plan) > FINE * price.step_seconds:
+            finer = formulate(problem, rules, near=price.step_seconds / plan.global_batch)
+            if finer.tick < form.tick:
+                again = _engine(finer, engine, config, reduce)
+                return finer, replace(again, seconds=outcome.seconds + again.seconds)
+    return form, outcome
+
+
+def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> Outcome:
     """Bound, reduce, prove; engines other than cp-sat take the whole program."""
     if engine != "cp-sat" or not reduce:
         return engine_named(engine)(form.program, config)
@@ -131,29 +159,20 @@ def _run(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> 
     reduced = reduce_by_bound(form.program, config)
     found = reduced.outcome
     if found.termination is not Termination.EXHAUSTED or found.holding is Holding.NOTHING:
-        # Stopped before the bounds were complete, or the census itself shows that no point is left.
+        # Stopped before the bounds were complete, or the census itself shows that nothing is left.
         return found
     checked(form, found.best[0])
     from optplan.solvers import cpsat
 
     left = None if config.seconds is None else max(0.01, config.seconds - found.seconds)
-    proof = cpsat.solve(
-        reduced.program,
-        SolverConfig(left, config.workers, config.seed, progress=config.progress),
-        found.best[0],
-    )
-    return Outcome(
-        termination=proof.termination,
-        holding=proof.holding,
+    proof = cpsat.solve(reduced.program, replace(config, seconds=left), found.best[0])
+    return replace(
+        proof,
         best=proof.best or found.best,
-        goal=proof.goal,
-        bound=proof.bound,
         census=found.census,
         removed_by_bound=reduced.removed,
         priced=found.priced,
-        engine=proof.engine,
         seconds=found.seconds + proof.seconds,
-        nodes=proof.nodes,
     )
 
 
@@ -174,7 +193,8 @@ def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Est
         raise OwnFault(f"the verifier refuses an engine's plan by {name}: {text}")
     known = form.program.evaluate(assignment)
     ticks = known["step_ticks"] * float(form.tick)
-    if abs(ticks - price.step_seconds) > ROUNDING * price.step_seconds:
+    blur = form.rounding_seconds(plan) + EQUAL * price.step_seconds
+    if not price.step_seconds - blur <= ticks <= price.step_seconds + blur:
         raise OwnFault(
             f"the program prices a plan at {ticks} s, the estimate at {price.step_seconds} s"
         )

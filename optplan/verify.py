@@ -13,10 +13,9 @@ from optplan.models.cost.estimate import estimate
 from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import formulate
 from optplan.models.record import Record
-from optplan.planner import goal_of
+from optplan.planner import goal_of, run
 from optplan.result import FORMAT, Result
 from optplan.solvers import exhaustive
-from optplan.solvers.base import SolverConfig
 
 EQUAL = 1e-9
 """Relative difference below which two floats of the same formula count as equal on two machines."""
@@ -172,15 +171,14 @@ def _gap(result: Result, goal: float) -> Check:
 def _space(result: Result) -> list[Check]:
     """Count and price the space anew."""
     problem, certificate = result.problem, result.certificate
-    form = formulate(problem)
-    points = exhaustive.count(form.program)
+    points = exhaustive.count(formulate(problem).program)
     checks = [Check(name="points", holds=points == certificate.points, text=f"{points:,}")]
     if points > MOST_POINTS:
         return [
             *checks,
             Check(name="bound", holds=None, text=f"{points:,} points are too many to price anew"),
         ]
-    outcome = exhaustive.solve(form.program, SolverConfig())
+    form, outcome = run(problem)
     assert outcome.census is not None
     removed = sum(outcome.census.removed_by_rule.values())
     claimed = sum(certificate.removed_by_rule.values()) + sum(certificate.prunings.values())

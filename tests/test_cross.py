@@ -49,13 +49,16 @@ def test_engines_agree_on_random_programs(first: int) -> None:
 )
 @pytest.mark.parametrize("engine", ENGINES)
 def test_limits_of_many_digits_are_kept_or_refused(engine: str, limit: str) -> None:
-    spec = random_spec(3) | {"limits": [limit]}
+    found = [answer(limit, name, on) for name in ("exhaustive", engine) for on in (True, False)]
+    assert all(one == found[0] or "too large to reason about" in one for one in found), found
+
+
+def answer(limit: str, engine: str, reduce: bool) -> str:
+    """Name the best plan under a limit, or say how the limit is refused."""
     try:
-        found = {solve(spec, engine=engine, reduce=on, top=0).plan for on in (True, False)}
+        return str(solve(random_spec(3) | {"limits": [limit]}, engine=engine, reduce=reduce).plan)
     except InputError as error:
-        assert "too large to reason about" in str(error)
-    else:
-        assert found == {solve(spec, engine="exhaustive", top=0).plan}
+        return str(error)
 
 
 def test_an_interrupted_comparison_takes_up_where_it_stopped(

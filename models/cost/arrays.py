@@ -33,7 +33,7 @@ def where_int(condition: Bool, yes: Int, no: Int = 0) -> Int:
     """Choose whole numbers elementwise."""
     if isinstance(condition, bool | np.bool_):
         return yes if condition else no
-    return np.where(condition, yes, no).astype(np.int64)
+    return cast(Int, np.where(condition, yes, no))
 
 
 def largest(left: Float, right: Float) -> Float:

@@ -14,8 +14,9 @@ def bubble_seconds(stages: Sequence[Float]) -> Float:
 
     The step takes ``(m - 1) max x_i + sum x_i``. With equal stages the bubble is ``(p - 1) x``,
     the paper's ``(TF + TCT + TAT - TO) (p - 1) / m`` with ``x`` the time of one micro-batch: no
-    term contains the bubble itself. It is exact while no stage before the last is slower forward
-    or backward than the last, and an upper bound otherwise.
+    term contains the bubble itself. It is exact while no stage before the last is slower,
+    forward or backward, than the last. Where forward is the same share of every stage it never
+    fell short of the event simulation; where the shares differ it may.
 
     Parameters
     ----------

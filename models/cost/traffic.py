@@ -39,7 +39,7 @@ def group(problem: Problem, members: Int, stride: Int) -> Group:
     node = problem.cluster.devices_per_node
     if problem.cluster.nodes == 1:
         return Group(members, members)
-    inside = np.maximum(1, np.gcd(node, stride * members) // stride)
+    inside = np.gcd(members, np.maximum(1, np.gcd(node, stride * members) // stride))
     return Group(
         members,
         inside

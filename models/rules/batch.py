@@ -8,7 +8,8 @@ import numpy as np
 
 from optplan.models.builder import LARGEST_TABLE, Builder, too_large
 from optplan.models.cost.estimate import Estimate
-from optplan.models.numbers import divisors
+from optplan.models.numbers import factor_pairs
+from optplan.models.program import Integers
 from optplan.models.rules.registry import Finding, Rule, rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -24,23 +25,19 @@ class Split(Rule):
 
     def post(self, say: Builder, problem: Problem) -> None:
         """Span the space of batches."""
-        wanted = set(say.domain["micro_batch"].tolist())
-        counts = set(say.domain["micro_batches"].tolist())
-        rows: list[tuple[int, int, int, int]] = []
+        batches = say.domain["global_batch"]
+        rows: list[Integers] = [np.empty((0, 4), dtype=np.int64)]
         for dp in say.domain["dp"].tolist():
-            for batch in say.domain["global_batch"].tolist():
-                if batch % dp:
-                    continue
-                each = batch // dp
-                rows += [
-                    (dp, b, each // b, batch)
-                    for b in divisors(each)
-                    if b in wanted and each // b in counts
-                ]
-            if len(rows) > LARGEST_TABLE:
-                raise too_large(self.name, len(rows), "global_batch")
+            pairs = factor_pairs(batches[batches % dp == 0] // dp)
+            keep = np.isin(pairs[:, 0], say.domain["micro_batch"])
+            keep &= np.isin(pairs[:, 1], say.domain["micro_batches"])
+            b, m = pairs[keep].T
+            rows.append(np.stack([np.full_like(b, dp), b, m, b * m * dp], axis=1))
+            size = sum(map(len, rows))
+            if size > LARGEST_TABLE:
+                raise too_large(self.name, size, "global_batch")
         keys = ("dp", "micro_batch", "micro_batches", "global_batch")
-        say.space(self.name, keys, np.array(rows, dtype=np.int64))
+        say.space(self.name, keys, np.concatenate(rows))
 
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
         """Multiply."""

@@ -15,6 +15,7 @@ from optplan.models.cost.estimate import Estimate
 from optplan.models.program import Integers
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import RECOMPUTES
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,15 @@ class Legal(Rule):
 
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
         """Ask the question of the plan's own values."""
-        values = [int(getattr(plan, key)) if key != "recompute" else 0 for key in self.keys]
+        values = [code_of(plan, key) for key in self.keys]
         ok = bool(self.legal(problem, *(np.array([v], dtype=np.int64) for v in values))[0])
         yield Finding(self.name, ok, self.why(problem, *values))
+
+
+def code_of(plan: Plan, choice: str) -> int:
+    """Value of a choice in a plan, as the program codes it."""
+    value = getattr(plan, choice)
+    return RECOMPUTES.index(value) if choice == "recompute" else int(value)
 
 
 R = TypeVar("R", bound=type[Rule])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from optplan.models.builder import Builder
 from optplan.models.cost.estimate import Estimate
 from optplan.models.numbers import listed
 from optplan.models.program import Integers
-from optplan.models.rules.registry import Finding, Rule
+from optplan.models.rules.registry import Finding, Rule, code_of
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import RECOMPUTES
@@ -35,8 +34,8 @@ class Asked(Rule):
 
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
         """Look the plan's value up."""
-        value: Any = getattr(plan, self.choice)
-        code = RECOMPUTES.index(value) if isinstance(value, str) else int(value)
+        value = getattr(plan, self.choice)
+        code = code_of(plan, self.choice)
         yield Finding(
             self.name, bool(np.isin(code, self.values)), f"{self.choice} = {value}; {self.sentence}"
         )

@@ -15,9 +15,7 @@ from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, even_layers, formulate
 from optplan.models.program import LARGEST, Table
 from optplan.models.spec.problem import Problem
-from optplan.planner import ROUNDING
 from optplan.solvers import exhaustive
-from optplan.solvers.base import SolverConfig
 from tests.models import samples
 
 PAPER: Mapping[str, Any] = {
@@ -169,29 +167,8 @@ SHAPES: Mapping[str, Mapping[str, Any]] = {"tiny": TINY, "small": {}, "huge": HU
 
 EXTREMES = list(product(SHAPES, MACHINES, BATCHES))
 
-WRAPS = {(shape, machine, batch) for shape, machine, batch in EXTREMES if shape == "huge"} - {
-    ("huge", machine, "one") for machine in MACHINES
-}
-"""Bytes of activations wrap around in 64 bits before they are cut off at ``SATURATED``."""
 
-COARSE = {
-    ("tiny", "a thousand", "a million"),
-    ("tiny", "a thousand", "a range"),
-    ("tiny", "a million", "a million"),
-    ("small", "a million", "a million"),
-} | {("huge", "a million", batch) for batch in BATCHES if batch != "one"}
-"""Ticks of 1e-15 s, or as coarse as the longest plan asks, are too coarse for the best plan."""
-
-
-def params(faults: set[tuple[str, str, str]], reason: str) -> list[Any]:
-    """Every extreme problem, those with a known fault marked."""
-    marked = pytest.mark.xfail(reason=reason)
-    return [pytest.param(*name, marks=[marked] if name in faults else []) for name in EXTREMES]
-
-
-@pytest.mark.parametrize(
-    ("shape", "machine", "batch"), params(WRAPS, "activations wrap around in 64 bits")
-)
+@pytest.mark.parametrize(("shape", "machine", "batch"), EXTREMES)
 def test_extreme_problems_stay_within_64_bits(shape: str, machine: str, batch: str) -> None:
     """Every column lies within 2^60, on either side of zero."""
     form = formulate(samples.problem(SHAPES[shape], MACHINES[machine], asked_batch(batch)))
@@ -204,17 +181,15 @@ def asked_batch(batch: str) -> dict[str, object]:
     return {"search.global_batch": BATCHES[batch]}
 
 
-@pytest.mark.parametrize(
-    ("shape", "machine", "batch"), params(COARSE, "a tick is too coarse for the best plan")
-)
-def test_the_best_plans_of_extreme_problems_are_priced_as_nearly_as_the_planner_demands(
+@pytest.mark.parametrize(("shape", "machine", "batch"), EXTREMES)
+def test_the_best_plan_of_an_extreme_problem_is_priced_finely_once_it_is_known(
     shape: str, machine: str, batch: str
 ) -> None:
-    """Beyond ``ROUNDING`` the planner calls an answer its own fault; memory is no object here."""
+    """Ticks as fine as the plan deserves: one part in ten million; memory is no object here."""
     problem = samples.problem(SHAPES[shape], MACHINES[machine], asked_batch(batch))
     form = formulate(problem)
     memory = frozenset(n for n in form.program.constraints if n.startswith("capacity."))
-    found = exhaustive.solve(form.program.without(memory), SolverConfig(top=5))
+    found = exhaustive.solve(form.program.without(memory))
     known, rows = problem.workload.architecture, form.program.statements
     spans = {s.name: s.rows for s in rows if isinstance(s, Table) and s.spans}
     degrees = [
@@ -224,9 +199,13 @@ def test_the_best_plans_of_extreme_problems_are_priced_as_nearly_as_the_planner_
     ]
     assert bool(found.best) == (not set(degrees).isdisjoint(spans["batch.split"][:, 0].tolist()))
     for point in found.best:
-        seconds = estimate(problem, form.decode(point)).step_seconds
-        price = form.program.evaluate(point)["step_ticks"] * float(form.tick)
-        assert seconds * (1 - ROUNDING) <= price <= seconds * (1 + 1e-12), point
+        plan = form.decode(point)
+        seconds = estimate(problem, plan).step_seconds
+        coarse = form.program.evaluate(point)["step_ticks"] * float(form.tick)
+        assert -form.rounding_seconds(plan) <= coarse - seconds <= 1e-12 * seconds
+        finer = formulate(problem, near=seconds / plan.global_batch)
+        price = finer.program.evaluate(point)["step_ticks"] * float(finer.tick)
+        assert seconds * (1 - 1e-7) <= price <= seconds * (1 + 1e-12), point
 
 
 def test_an_empty_search_is_a_program_without_points() -> None:

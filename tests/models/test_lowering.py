@@ -307,18 +307,17 @@ def test_a_limit_that_may_divide_by_zero_is_refused_where_it_is_no_table(tabulat
     if tabulated:
         assert lets_through(formulate(limited([text])).program) == true_of(parse(text))
     else:
-        with pytest.raises(InputError, match="divides by a value that may be 0"):
+        with pytest.raises(InputError, match="which may be 0"):
             formulate(limited([text]))
 
 
 def test_a_product_beyond_64_bits_is_refused() -> None:
     """Where it is no table: tp is at most 8, and 8 to the 21st is 2^63."""
     power = " * ".join(["tp"] * 21)
-    with pytest.raises(InputError, match="too large to reason about"):
+    with pytest.raises(InputError, match="beyond 64 bits"):
         formulate(limited([f"{power} <= 5 or peak_memory <= 1 GB"]))
 
 
-@pytest.mark.xfail(reason="only products are kept within 64 bits, not rows, sums and truths")
 @pytest.mark.parametrize(
     "text",
     [
@@ -330,9 +329,15 @@ def test_a_product_beyond_64_bits_is_refused() -> None:
         " or peak_memory <= 1 MB",
     ],
 )
-def test_arrays_and_points_agree_on_large_numbers(text: str) -> None:
-    """Arrays wrap around or give up where single points are exact; a refusal would do as well."""
+def test_a_limit_that_needs_more_than_64_bits_is_refused(text: str) -> None:
+    """Never a silent wrap: the remedy names fewer digits."""
+    with pytest.raises(InputError, match=r"limits\.limit-1: .* beyond 64 bits; use fewer digits"):
+        formulate(limited([text]))
+
+
+@pytest.mark.parametrize("text", ["step_seconds <= 3 h", "step_seconds <= 10000 s or tp == 1"])
+def test_a_bound_far_beyond_every_plan_is_no_bound(text: str) -> None:
+    """Large constants are brought into reach instead of overflowing."""
     program = formulate(limited([text])).program
-    truths = true_of(parse(text))
-    assert lets_through(program) == truths
-    assert by_arrays(program) == sum(truths)
+    assert all(lets_through(program))
+    assert by_arrays(program) == len(lets_through(program))

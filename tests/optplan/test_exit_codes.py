@@ -13,6 +13,7 @@ import pytest
 import optplan
 from optplan import planner
 from optplan.models import errors
+from optplan.models.cost.estimate import estimate
 from optplan.models.errors import OwnFault
 from optplan.models.formulate import formulate
 from optplan.result import Result
@@ -28,7 +29,7 @@ MODULES = {"exhaustive": exhaustive, "cp-sat": cpsat, "paper": paper_engine}
 def lying(engine: str, monkeypatch: pytest.MonkeyPatch, **values: int) -> None:
     """Let an engine return its plan with some values changed."""
     module = MODULES[engine]
-    honest: Callable[..., Outcome] = module.solve  # type: ignore[attr-defined]
+    honest: Callable[..., Outcome] = module.solve
 
     def solve(*given: Any, **named: Any) -> Outcome:
         outcome = honest(*given, **named)
@@ -78,7 +79,7 @@ def test_a_rule_of_the_users_own_is_asked_too(monkeypatch: pytest.MonkeyPatch) -
 def test_a_program_that_prices_differently_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     """Program and estimate price every plan twice; a difference names both prices."""
     form = formulate(optplan.load(QWEN))
-    honest = planner.estimate
+    honest = estimate
 
     def dearer(*given: Any) -> Any:
         price = honest(*given)
@@ -92,7 +93,7 @@ def test_a_program_that_prices_differently_is_our_fault(monkeypatch: pytest.Monk
 
 
 def test_a_program_that_counts_other_bytes_is_our_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = planner.estimate
+    honest = estimate
 
     def lighter(*given: Any) -> Any:
         price = honest(*given)

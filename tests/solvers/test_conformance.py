@@ -135,6 +135,7 @@ def test_a_search_without_time_says_so_or_has_a_proof(name: str, per: str | None
     assert outcome.termination in (*FINISHED, Termination.TIME_LIMIT)
     if outcome.termination is Termination.TIME_LIMIT:
         assert outcome.holding is not Holding.OPTIMAL
+        assert program.goal.least is not None
         assert outcome.bound is not None
         assert outcome.bound >= program.goal.least
     else:

@@ -290,7 +290,6 @@ class OnlyFull(Legal):
         return f"recompute {values[0]}"
 
 
-@pytest.mark.xfail(reason="Legal.holds asks of recompute 0 whatever the plan says")
 def test_a_legal_rule_over_recomputation_has_two_faces_that_agree() -> None:
     """The second face must see the plan's own word."""
     form = formulate(samples.problem(), (OnlyFull(),))
