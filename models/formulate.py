@@ -47,6 +47,11 @@ class Formulation:
         """Turn values of the choices into a plan."""
         return plan_of(self.problem, assignment)
 
+    @property
+    def goal_scale(self) -> float:
+        """Worth of one unit of the program's goal in the printed unit."""
+        return float(self.tick) if self.program.goal.unit == "s/sequence" else 1.0
+
     def rounding_seconds(self, plan: Plan) -> float:
         """Seconds by which whole ticks may price a step below its price in floats."""
         return float(self.tick) * (plan.global_batch + 2)

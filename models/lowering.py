@@ -144,12 +144,12 @@ class Lowering:
     def _clipped(
         self, terms: Terms, low: int | None, high: int | None
     ) -> tuple[int | None, int | None]:
-        """Bring bounds into the reach of a linear combination, which must stay within 64 bits."""
+        """Bring bounds beyond 64 bits into the reach of a linear combination."""
         least, most = self._reach(terms, 0)
-        if low is not None:
-            low = None if low <= least else min(low, most + 1)
-        if high is not None:
-            high = None if high >= most else max(high, least - 1)
+        if low is not None and abs(low) > LARGEST:
+            low = least if low < 0 else most + 1
+        if high is not None and abs(high) > LARGEST:
+            high = most if high > 0 else least - 1
         return low, high
 
     def _reach(self, terms: Terms, constant: int) -> tuple[int, int]:

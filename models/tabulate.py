@@ -61,6 +61,7 @@ def post_time(say: Builder, problem: Problem, near: float | None = None) -> Frac
     tp, pp, b, sp, again = grid(say, ("tp", "pp", "micro_batch", "sequence_parallel", "recompute"))
     dp = problem.devices // (tp * pp)
     layers = _layers(problem, pp)
+    (size,) = _wide(b)
     one = pp == 1
     paper = problem.prices == "paper"
 
@@ -74,8 +75,8 @@ def post_time(say: Builder, problem: Problem, near: float | None = None) -> Frac
     front, middle, back = busy(yes, one), busy(no, no), busy(one, yes)
     slowest = np.maximum(np.maximum(front, middle), back)
     bubble = np.where(one, 0.0, front + (pp - 2) * middle + back - slowest)
-    hops = hop_seconds(problem, b, tp, pp, dp, sp)
-    sequence = (slowest + problem.calibration.p2p_exposed * hops.steady) / (b * dp)
+    hops = hop_seconds(problem, size, tp, pp, dp, sp)
+    sequence = (slowest + problem.calibration.p2p_exposed * hops.steady) / (size * dp)
     fill = bubble + hops.fill
 
     degrees = grid(say, ("tp", "pp", "dp", "zero"))

@@ -17,6 +17,7 @@ app = App(
     help="The provably fastest layout for a transformer's training, under a stated cost model.",
     help_format="markdown",
     version_flags=["--version"],
+    suppress_keyboard_interrupt=False,
 )
 
 Sets = Annotated[

@@ -22,6 +22,15 @@ WHOLE = ("tp", "pp", "dp", "micro_batch", "micro_batches", "global_batch")
 """Choices that are tied by the two products ``tp pp dp = N`` and ``b m d = G``."""
 
 
+RELAXED = (
+    (),
+    ("capacity", "limits"),
+    ("capacity", "limits", "degrees", "pipeline"),
+    ("capacity", "limits", "degrees", "pipeline", "search"),
+)
+"""Families of rules given up, one step after the other, to complete a plan that cannot keep all."""
+
+
 def evaluate(
     spec: Spec,
     plan: Mapping[str, Any] | Plan,
@@ -128,8 +137,9 @@ def _complete(problem: Problem, rules: tuple[Rule, ...], given: dict[str, int]) 
         wanted = problem.model_copy(update={"search": search})
     form = formulate(wanted, rules, widened=True)
     fixed = form.program.fixed({name: (value,) for name, value in given.items()})
-    for program in (fixed, fixed.without(frozenset(fixed.constraints))):
-        found = exhaustive.solve(program)
+    for families in RELAXED:
+        dropped = (n for n in fixed.constraints if n.split(".")[0] in families)
+        found = exhaustive.solve(fixed.without(frozenset(dropped)))
         if found.best:
             return form.decode(found.best[0])
     raise InputError([_nothing(form, given)])

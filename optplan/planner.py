@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -106,22 +105,22 @@ def solve(
     problem = problem_of(spec, sets, limits)
     loaded = time.monotonic()
     config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=progress)
-    form, outcome = run(problem, tuple(rules), engine, config, reduce)
+    own = tuple(rules)
+    form, outcome = run(problem, own, engine, config, reduce)
     solved = time.monotonic()
     result = _result(form, outcome, top, config)
+    result = result.model_copy(update={"rules": tuple(rule.name for rule in own)})
     if result.plan is None and result.exit_code == 1:
         from optplan.explain import explain_infeasible
 
-        result = result.model_copy(
-            update={"explanation": explain_infeasible(problem, tuple(rules))}
-        )
+        result = result.model_copy(update={"explanation": explain_infeasible(problem, own)})
     spent = {
         "load": loaded - start,
         "formulate": solved - loaded - outcome.seconds,
         "solve": outcome.seconds,
         "verify": time.monotonic() - solved,
     }
-    return result.model_copy(update={"seconds": spent})
+    return result.model_copy(update={"seconds": spent}).sealed()
 
 
 def run(
@@ -214,13 +213,14 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
     if outcome.best:
         plan, price, verdict = checked(form, outcome.best[0])
         said = warnings(problem, plan, price)
+    done = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
     status = Status(termination=outcome.termination.value, holding=outcome.holding.value)
     return Result(
         status=status,
         plan=plan,
         estimate=price,
         certificate=_certificate(form, outcome, plan, price, config),
-        alternatives=_alternatives(form, plan, price, top) if plan and price else (),
+        alternatives=alternatives(form, plan, price, top) if plan and price and done else (),
         explanation=Explanation(),
         verdict=verdict,
         warnings=said,
@@ -244,8 +244,7 @@ def _certificate(
 ) -> Certificate:
     """Write down the proof; the bound is in whole ticks rounded down, the goal in floats."""
     goal = goal_of(form, plan, price) if plan and price else None
-    scale = form.tick if form.program.goal.unit == "s/sequence" else Fraction(1)
-    bound = None if outcome.bound is None else float(outcome.bound * scale)
+    bound = None if outcome.bound is None else float(outcome.bound) * form.goal_scale
     timed = form.problem.goal == "fastest" and plan is not None and bound is not None
     census = outcome.census
     removed = {name: n for name, n in census.removed_by_rule.items() if n} if census else {}
@@ -271,7 +270,7 @@ def _certificate(
     )
 
 
-def _alternatives(
+def alternatives(
     form: Formulation, plan: Plan, price: Estimate, top: int
 ) -> tuple[Alternative, ...]:
     """Find the next-best plans at the same global batch."""

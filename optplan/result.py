@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from typing import Any
 
 from pydantic import Field
 
@@ -142,6 +142,10 @@ class Result(Record):
     """The verifier's word on the plan."""
     warnings: tuple[str, ...] = ()
     """What a careful reader should know."""
+    rules: tuple[str, ...] = ()
+    """Names of the caller's own rules, which are not part of the problem."""
+    digest: str = ""
+    """Hash of everything above and of the problem, so that no single value changes unseen."""
     seconds: dict[str, float] = Field(default_factory=dict)
     """Where the time of this call went; not part of the answer."""
     problem: Problem
@@ -153,6 +157,16 @@ class Result(Record):
         if self.status.holding == "optimal":
             return 0
         return 1 if self.status.termination in ("proved", "exhausted") else 3
+
+    def computed_digest(self) -> str:
+        """Hash everything but the digest itself and the time spent."""
+        told = self.model_dump(mode="json", exclude={"digest", "seconds"})
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def sealed(self) -> Result:
+        """Return the same result with its digest filled in."""
+        return self.model_copy(update={"digest": self.computed_digest()})
 
     def to_json(self) -> str:
         """Render as JSON, keys in a fixed order."""
@@ -191,8 +205,3 @@ class Evaluation(Record):
     def to_json(self) -> str:
         """Render as JSON, keys in a fixed order."""
         return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
-
-
-def facts(result: Result) -> dict[str, Any]:
-    """Everything of a result that must not change from run to run."""
-    return result.model_dump(mode="json", exclude={"seconds"})

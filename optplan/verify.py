@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from optplan.judge import judge
+from optplan.explain import explain_infeasible
+from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
 from optplan.models.errors import Fault, InputError
-from optplan.models.formulate import formulate
+from optplan.models.formulate import Formulation, formulate
 from optplan.models.record import Record
-from optplan.planner import goal_of, run
+from optplan.models.rules.registry import Rule
+from optplan.planner import alternatives, goal_of, run
 from optplan.result import FORMAT, Result
 from optplan.solvers import exhaustive
+from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
+from optplan.solvers.catalogue import engine as engine_named
+from optplan.solvers.reduction import reduce_by_bound
+
+DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
+"""Terminations after which nothing is left to know."""
+
+PROVEN = 1e-6
+"""Largest gap that may be called optimal."""
 
 EQUAL = 1e-9
 """Relative difference below which two floats of the same formula count as equal on two machines."""
@@ -95,14 +107,17 @@ def read_result(path: str | Path) -> Result:
         raise InputError(faults) from None
 
 
-def verify(plan: str | Path | Result) -> Verification:
+def verify(plan: str | Path | Result, rules: Iterable[Rule] = ()) -> Verification:
     """
-    Re-check a result: fingerprint, rules, price, counts and bound.
+    Re-check a result: digest, fingerprint, rules, price, counts and bound.
 
     Parameters
     ----------
     plan
         Path of the JSON that ``solve`` wrote, or a result.
+    rules
+        The user's own rules that the result was solved under; without them what rests on them
+        cannot be told.
 
     Returns
     -------
@@ -110,7 +125,7 @@ def verify(plan: str | Path | Result) -> Verification:
         What holds, what does not, and what cannot be told, each with its numbers.
     """
     result = plan if isinstance(plan, Result) else read_result(plan)
-    checks = tuple(_checks(result))
+    checks = tuple(_checks(result, tuple(rules)))
     told = [check.holds for check in checks]
     verdict: Literal["verified", "not verified", "cannot tell"] = "verified"
     if False in told:
@@ -120,101 +135,116 @@ def verify(plan: str | Path | Result) -> Verification:
     return Verification(verdict=verdict, checks=checks)
 
 
-def _checks(result: Result) -> list[Check]:
+def _checks(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     """Run every check."""
-    problem, certificate = result.problem, result.certificate
+    problem = result.problem
+    digest = result.computed_digest()
+    yield _check("digest", digest == result.digest, f"{digest[:16]} of the whole file")
     own = problem.fingerprint
-    checks = [
-        Check(
-            name="fingerprint",
-            holds=own == certificate.fingerprint,
-            text=f"{own[:16]} of the problem",
-        )
-    ]
-    form = formulate(problem)
-    plan, claimed = result.plan, result.estimate
-    if plan is not None and claimed is not None:
-        price = estimate(problem, plan)
-        same = _same(price.model_dump(mode="json"), claimed.model_dump(mode="json"))
-        checks.append(
-            Check(
-                name="estimate",
-                holds=same,
-                text=f"{price.step_seconds:.9g} s, {price.memory.peak_bytes} bytes",
-            )
-        )
-        verdict = judge(problem, form.rules, plan, price)
-        text = (
-            "; ".join(f"{n}: {t}" for n, t in verdict.broken.items())
-            or f"{len(verdict.kept)} findings hold"
-        )
-        checks.append(Check(name="rules", holds=verdict.holds, text=text))
-        goal = goal_of(form, plan, price)
-        held = certificate.goal is not None and abs(goal - certificate.goal) <= EQUAL * goal
-        checks.append(Check(name="goal", holds=held, text=f"{goal:.12g} {certificate.unit}"))
-        checks.append(_gap(result, goal))
-    checks += _space(result)
-    return checks
-
-
-def _gap(result: Result, goal: float) -> Check:
-    """Check that gap, bound and plan fit together."""
-    certificate = result.certificate
-    if certificate.bound is None:
-        return Check(name="gap", holds=certificate.gap in (None, 1.0), text="no bound is claimed")
-    gap = max(0.0, (goal - certificate.bound) / goal)
-    right = certificate.gap is not None and abs(gap - certificate.gap) <= 1e-12
-    proven = result.status.holding != "optimal" or gap <= 1e-6
-    return Check(name="gap", holds=right and proven, text=f"{gap:.3g}")
-
-
-def _space(result: Result) -> list[Check]:
-    """Count and price the space anew."""
-    problem, certificate = result.problem, result.certificate
+    yield _check("fingerprint", own == result.certificate.fingerprint, f"{own[:16]} of the problem")
+    yield _status(result)
+    missing = set(result.rules) - {rule.name for rule in rules}
     points = exhaustive.count(formulate(problem).program)
-    checks = [Check(name="points", holds=points == certificate.points, text=f"{points:,}")]
-    if points > MOST_POINTS:
-        return [
-            *checks,
-            Check(name="bound", holds=None, text=f"{points:,} points are too many to price anew"),
-        ]
-    form, outcome = run(problem)
-    assert outcome.census is not None
-    removed = sum(outcome.census.removed_by_rule.values())
-    claimed = sum(certificate.removed_by_rule.values()) + sum(certificate.prunings.values())
-    claimed += certificate.removed_by_bound + certificate.left
-    stopped = result.status.termination not in ("proved", "exhausted")
-    checks.append(
-        Check(
-            name="counts",
-            holds=claimed == points or stopped,
-            text=f"{claimed:,} of {points:,} accounted for",
-        )
-    )
-    if not certificate.prunings and not stopped:
-        again = {name: n for name, n in outcome.census.removed_by_rule.items() if n}
-        text = f"{removed:,} points refused by {len(again)} rules"
-        checks.append(
-            Check(name="rules' counts", holds=again == certificate.removed_by_rule, text=text)
-        )
-    if outcome.goal is None:
-        none = result.plan is None
-        checks.append(Check(name="bound", holds=none, text="no point obeys every rule"))
-    elif result.plan is None:
-        claims = result.status.termination in ("proved", "exhausted")
-        checks.append(Check(name="bound", holds=not claims, text="a plan exists"))
-    elif certificate.bound is not None:
-        scale = float(form.tick) if form.program.goal.unit == "s/sequence" else 1.0
-        best = float(outcome.goal) * scale
-        below = certificate.bound <= best * (1 + EQUAL)
-        checks.append(
-            Check(
-                name="bound",
-                holds=below,
-                text=f"{certificate.bound:.12g} <= {best:.12g}, priced anew",
-            )
-        )
-    return checks
+    yield _check("points", points == result.certificate.points, f"{points:,}")
+    if missing:
+        text = f"solved under rules that are not at hand: {', '.join(sorted(missing))}"
+        yield _check("rules", None, text)
+    elif points > MOST_POINTS:
+        yield _check("bound", None, f"{points:,} points are too many to price anew")
+    else:
+        yield from _anew(result, rules)
+
+
+def _check(name: str, holds: bool | None, text: str) -> Check:
+    """Write one check down."""
+    return Check(name=name, holds=holds, text=text)
+
+
+def _status(result: Result) -> Check:
+    """Check that the words of the status fit each other and what the result holds."""
+    termination, holding = result.status.termination, result.status.holding
+    known = termination in set(Termination) and holding in set(Holding)
+    done = termination in DONE
+    held = (result.plan is not None) == (result.estimate is not None) == (holding != "nothing")
+    fits = (holding != "optimal" or done) and (holding != "feasible" or not done)
+    return _check("status", known and held and fits, f"{termination}, {holding}")
+
+
+def _anew(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
+    """Price the plan and the whole space anew."""
+    problem, certificate = result.problem, result.certificate
+    form, outcome = run(problem, rules)
+    best = None if outcome.goal is None else float(outcome.goal) * form.goal_scale
+    done = result.status.termination in DONE
+    if result.plan is not None:
+        yield from _plan(result, form)
+    elif done:
+        expected = explain_infeasible(problem, rules) if best is None else None
+        same = expected is not None and _same(_plain(expected), _plain(result.explanation))
+        yield _check("explanation", same, "no point obeys every rule" if same else "a plan exists")
+    if certificate.bound is not None and best is not None:
+        text = f"{certificate.bound:.12g} <= {best:.12g}, priced anew"
+        yield _check("bound", certificate.bound <= best * (1 + EQUAL), text)
+    yield _check("unit", certificate.unit == form.program.goal.unit, certificate.unit)
+    if done:
+        tick = float(form.tick)
+        yield _check("tick", certificate.tick_seconds == tick, f"{tick:g} s")
+        yield from _counts(result, form, outcome)
+
+
+def _plan(result: Result, form: Formulation) -> Iterator[Check]:
+    """Price the plan anew, ask every rule, and compare what the result says of it."""
+    problem, certificate, plan = result.problem, result.certificate, result.plan
+    assert plan is not None
+    price = estimate(problem, plan)
+    text = f"{price.step_seconds:.9g} s, {price.memory.peak_bytes} bytes"
+    yield _check("estimate", _same(_plain(price), _plain(result.estimate)), text)
+    verdict = judge(problem, form.rules, plan, price)
+    broken = "; ".join(f"{name}: {why}" for name, why in verdict.broken.items())
+    yield _check("rules", verdict.holds, broken or f"{len(verdict.kept)} findings hold")
+    yield _check("verdict", _same(_plain(verdict), _plain(result.verdict)), "as judged anew")
+    said = warnings(problem, plan, price)
+    yield _check("warnings", said == result.warnings, f"{len(said)}")
+    goal = goal_of(form, plan, price)
+    close = certificate.goal is not None and abs(goal - certificate.goal) <= EQUAL * goal
+    yield _check("goal", close, f"{goal:.12g} {certificate.unit}")
+    bound = certificate.bound
+    gap = 1.0 if bound is None else max(0.0, (goal - bound) / goal)
+    right = certificate.gap is not None and abs(gap - certificate.gap) <= EQUAL * max(gap, 1e-6)
+    proven = result.status.holding != "optimal" or gap <= PROVEN
+    yield _check("gap", right and proven, f"{gap:.3g}")
+    timed = None if bound is None or problem.goal != "fastest" else bound * plan.global_batch
+    yield _check("bound_seconds", _same(timed, certificate.bound_seconds), f"{timed}")
+    others = alternatives(form, plan, price, max(1, len(result.alternatives)))
+    same = _same([_plain(a) for a in others], [_plain(a) for a in result.alternatives])
+    yield _check("alternatives", same or not result.alternatives, f"{len(result.alternatives)}")
+
+
+def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Check]:
+    """Count anew where the points went."""
+    certificate, census = result.certificate, outcome.census
+    assert census is not None
+    told = sum(certificate.removed_by_rule.values()) + sum(certificate.prunings.values())
+    told += certificate.removed_by_bound + certificate.left
+    text = f"{told:,} of {census.points:,} accounted for"
+    yield _check("counts", told == census.points, text)
+    if certificate.engine.startswith("paper"):
+        again = engine_named("paper")(form.program, SolverConfig())
+        same = again.prunings == certificate.prunings and again.priced == certificate.priced
+        yield _check("prunings", same, f"{sum(again.prunings.values()):,} points pruned")
+        return
+    refused = {name: n for name, n in census.removed_by_rule.items() if n}
+    text = f"{sum(refused.values()):,} points refused by {len(refused)} rules"
+    yield _check("rules' counts", refused == certificate.removed_by_rule, text)
+    if certificate.engine.startswith("cp-sat") and result.plan is not None:
+        removed = reduce_by_bound(form.program).removed
+        fell = certificate.removed_by_bound in (removed, 0)
+        yield _check("bound's count", fell, f"{removed:,} points fall to the bound")
+
+
+def _plain(record: Record | None) -> object:
+    """Turn a record into plain JSON values."""
+    return None if record is None else record.model_dump(mode="json")
 
 
 def _same(left: object, right: object) -> bool:

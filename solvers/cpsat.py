@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -324,7 +326,7 @@ class _Search:
             left = self.config.seconds - (time.monotonic() - self.start)
             solver.parameters.max_time_in_seconds = max(left, 0.001)
         watcher = _Watcher(self, unit_scale) if self.config.progress and unit_scale else None
-        status = solver.solve(self.model.raw, watcher)
+        status = _solved(solver, self.model.raw, watcher)
         self.nodes += solver.num_branches
         if status == cp_model.MODEL_INVALID:
             raise OwnFault(f"cp-sat calls the model invalid: {self.model.raw.validate()}")
@@ -392,6 +394,22 @@ class _Search:
         self.model.raw.add_forbidden_assignments(
             [self.model.columns[n] for n in names], [[held[n] for n in names]]
         )
+
+
+def _solved(
+    solver: cp_model.CpSolver,
+    raw: cp_model.CpModel,
+    watcher: cp_model.CpSolverSolutionCallback | None,
+) -> cp_model.CpSolverStatus:
+    """Run CP-SAT, which takes Ctrl-C for itself, and give Ctrl-C back to Python afterwards."""
+    if threading.current_thread() is not threading.main_thread():
+        return solver.solve(raw, watcher)
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        return solver.solve(raw, watcher)
+    finally:
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
 
 
 class _Watcher(cp_model.CpSolverSolutionCallback):

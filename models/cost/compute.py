@@ -134,9 +134,7 @@ def embedding_seconds(problem: Problem, micro_batch: Int) -> Float:
     if problem.prices == "paper":
         return 0.0
     row = workload.architecture.hidden * ELEMENT_BYTES[workload.precision]
-    return stream_seconds(
-        problem, EMBEDDING_PASSES * row * workload.sequence_length * micro_batch * 1.0
-    )
+    return stream_seconds(problem, EMBEDDING_PASSES * row * workload.sequence_length * micro_batch)
 
 
 def stream_seconds(problem: Problem, moved_bytes: Float) -> Float:

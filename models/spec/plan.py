@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from optplan.models.record import Count, Flag, Record, Whole
 from optplan.models.spec.space import Recompute, Zero
 
@@ -43,6 +45,15 @@ class Plan(Record):
     """Transformer blocks of each stage, first to last; length ``pp``."""
     recomputed_layers_per_stage: tuple[Whole, ...]
     """Blocks of each stage that are recomputed; length ``pp``."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Plan:
+        if not len(self.layers_per_stage) == len(self.recomputed_layers_per_stage) == self.pp:
+            raise ValueError(f"layers per stage must be given for each of pp {self.pp} stages")
+        pairs = zip(self.recomputed_layers_per_stage, self.layers_per_stage, strict=True)
+        if any(again > held for again, held in pairs):
+            raise ValueError("a stage recomputes more layers than it holds")
+        return self
 
     @property
     def devices(self) -> int:
