@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pydantic import ValidationError
+
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
 from optplan.models.errors import Fault, InputError
@@ -17,18 +19,10 @@ from optplan.models.spec.space import RECOMPUTES
 from optplan.planner import Condition, Spec, alternative, checked, goal_of, problem_of, run
 from optplan.result import Evaluation
 from optplan.solvers import exhaustive
+from optplan.solvers.nearest import nearest
 
 WHOLE = ("tp", "pp", "dp", "micro_batch", "micro_batches", "global_batch")
 """Choices that are tied by the two products ``tp pp dp = N`` and ``b m d = G``."""
-
-
-RELAXED = (
-    (),
-    ("capacity", "limits"),
-    ("capacity", "limits", "degrees", "pipeline"),
-    ("capacity", "limits", "degrees", "pipeline", "search"),
-)
-"""Families of rules given up, one step after the other, to complete a plan that cannot keep all."""
 
 
 def evaluate(
@@ -49,7 +43,7 @@ def evaluate(
     plan
         Values of choices (``{"tp": 8, "recompute": "full"}``) or a plan. What is left out follows
         from the products or is chosen as well as the rules allow; where no completion obeys them,
-        as well as the price allows.
+        it breaks as few as possible.
     sets, limits, rules
         As for ``solve``.
 
@@ -64,6 +58,7 @@ def evaluate(
         A value is no value of its choice, or no layout of this cluster has all the given values.
     """
     problem = problem_of(spec, sets, limits)
+    plan = _sound(plan) if isinstance(plan, Plan) else plan
     given = _given(plan)
     own = tuple(rules)
     complete = plan if isinstance(plan, Plan) else _complete(problem, own, given)
@@ -89,6 +84,23 @@ def evaluate(
         warnings=warnings(problem, complete, price),
         problem=problem,
     )
+
+
+def _sound(plan: Plan) -> Plan:
+    """
+    Check a plan anew: a changed copy of a record is not checked by itself.
+
+    Raises
+    ------
+    InputError
+        The plan contradicts itself.
+    """
+    try:
+        return Plan.model_validate(plan.model_dump())
+    except ValidationError as error:
+        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
+        remedy = "change pp, layers_per_stage and recomputed_layers_per_stage together"
+        raise InputError([Fault("", "layers_per_stage", problem, remedy)]) from None
 
 
 def _given(plan: Mapping[str, Any] | Plan) -> dict[str, int]:
@@ -137,11 +149,12 @@ def _complete(problem: Problem, rules: tuple[Rule, ...], given: dict[str, int]) 
         wanted = problem.model_copy(update={"search": search})
     form = formulate(wanted, rules, widened=True)
     fixed = form.program.fixed({name: (value,) for name, value in given.items()})
-    for families in RELAXED:
-        dropped = (n for n in fixed.constraints if n.split(".")[0] in families)
-        found = exhaustive.solve(fixed.without(frozenset(dropped)))
-        if found.best:
-            return form.decode(found.best[0])
+    point = exhaustive.solve(fixed).best
+    if point:
+        return form.decode(point[0])
+    near = nearest(fixed)
+    if near is not None:
+        return form.decode(near)
     raise InputError([_nothing(form, given)])
 
 

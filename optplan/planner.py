@@ -165,6 +165,9 @@ def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) 
 
     left = None if config.seconds is None else max(0.01, config.seconds - found.seconds)
     proof = cpsat.solve(reduced.program, replace(config, seconds=left), found.best[0])
+    worse = proof.goal is None or (found.goal is not None and proof.goal > found.goal)
+    if worse and proof.termination is Termination.PROVED:
+        raise OwnFault(f"{proof.engine} denies a plan that the verifier has passed")
     return replace(
         proof,
         best=proof.best or found.best,

@@ -57,15 +57,21 @@ class Model:
             + constant
         )
 
-    def within(
-        self, terms: Terms, low: int | None, high: int | None
-    ) -> cp_model.BoundedLinearExpression:
-        """Bounded linear combination of columns."""
+    def demand(
+        self, terms: Terms, low: int | None, high: int | None, outside: bool = False
+    ) -> cp_model.Constraint:
+        """Demand that a linear combination of columns lies within bounds, or outside of them."""
         domain = cp_model.Domain(
             low if low is not None else cp_model.INT_MIN,
             high if high is not None else cp_model.INT_MAX,
         )
-        return cp_model.BoundedLinearExpression(self.linear(terms), domain)
+        if outside:
+            domain = domain.complement()
+        if domain.is_empty() or (not terms and not domain.contains(0)):
+            return self.raw.add_bool_or([])
+        # A combination without columns is 0, which the domain holds: any true clause will do.
+        whole = self.linear(terms) if terms else 0
+        return self.raw.add_linear_expression_in_domain(whole, domain)
 
 
 def translate(program: Program) -> Model:
@@ -107,9 +113,8 @@ def _post(model: Model, statement: Table | Row | Sum | Product | Extreme | Divid
             else:
                 raw.add_bool_or([]).with_name(statement.name)
         case Row():
-            row = raw.add(model.within(statement.terms, statement.low, statement.high)).with_name(
-                statement.name
-            )
+            row = model.demand(statement.terms, statement.low, statement.high)
+            row.with_name(statement.name)
             if statement.when:
                 row.only_enforce_if(_equals(model, *statement.when))
         case Sum():
@@ -151,17 +156,10 @@ def _reify(model: Model, truth: Truth) -> None:
     literal = raw.new_bool_var(f"{truth.result}.holds")
     raw.add(result == 1).only_enforce_if(literal)
     raw.add(result == 0).only_enforce_if(~literal)
-    raw.add(model.within(truth.terms, truth.low, truth.high)).with_name(truth.name).only_enforce_if(
-        literal
-    )
-    outside = cp_model.Domain(
-        truth.low if truth.low is not None else cp_model.INT_MIN,
-        truth.high if truth.high is not None else cp_model.INT_MAX,
-    ).complement()
-    linear = model.linear(truth.terms)
-    raw.add(cp_model.BoundedLinearExpression(linear, outside)).with_name(
-        truth.name
-    ).only_enforce_if(~literal)
+    inside = model.demand(truth.terms, truth.low, truth.high)
+    inside.with_name(truth.name).only_enforce_if(literal)
+    outside = model.demand(truth.terms, truth.low, truth.high, outside=True)
+    outside.with_name(truth.name).only_enforce_if(~literal)
 
 
 def solve(
@@ -320,6 +318,9 @@ class _Search:
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = self.config.workers
         solver.parameters.random_seed = self.config.seed
+        # OR-Tools 9.15 calls some feasible programs with a product infeasible while this is on
+        # (tests/solvers/programs.py, "a product beside what moves against it").
+        solver.parameters.auto_detect_greater_than_at_least_one_of = False
         if self.config.workers > 1:
             solver.parameters.interleave_search = True
         if self.config.seconds is not None:
@@ -357,7 +358,7 @@ class _Search:
             else:
                 slope = self._slope(held)
                 terms: Terms = ((slope.denominator, of), (-slope.numerator, per))
-                same.add(self.model.within(terms, None, 0))
+                self.model.demand(terms, None, 0)
             if self._alone(held):
                 return held
             for tie in self.program.ties:

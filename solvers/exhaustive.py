@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optplan.models.program import Program, Table
+from optplan.models.program import Integers, Program, Table
 from optplan.solvers.base import (
     Census,
     Holding,
@@ -119,11 +119,20 @@ def _candidates(program: Program, block: Block, top: int) -> Iterator[dict[str, 
         cut = price[np.isfinite(price)].max()
     near = np.flatnonzero(price <= cut + abs(cut) * NEAR)
     read = block.at(near)
-    order = np.lexsort([*(read[t] for t in reversed(program.ties)), price[near]])
-    # Beyond the wanted number only exact ties of the last one could matter, and ties are already
-    # in order.
-    for i in order[: max(4 * top, 64)].tolist():
+    ties = [read[t] for t in reversed(program.ties)]
+    order = np.lexsort([*ties, _exact_order(program, read)])
+    for i in order[:top].tolist():
         yield {name: int(column[i]) for name, column in read.items()}
+
+
+def _exact_order(program: Program, read: Mapping[str, Integers]) -> Integers:
+    """Rank points by their exact goal; equal goals share a rank."""
+    of = read[program.goal.of]
+    per = read[program.goal.per] if program.goal.per else np.ones_like(of)
+    pairs, code = np.unique(np.stack([of, per], axis=1), axis=0, return_inverse=True)
+    goals = [Fraction(int(p), int(q)) for p, q in pairs.tolist()]
+    number = {goal: i for i, goal in enumerate(sorted(set(goals)))}
+    return np.array([number[goal] for goal in goals], dtype=np.int64)[code.ravel()]
 
 
 def _merge(
