@@ -136,17 +136,25 @@ def run(
     Ticks must span from the fastest plan to the slowest. Where that makes them coarse, the plan
     found tells how fine they have to be.
     """
-    config = config or SolverConfig()
+    config, start = config or SolverConfig(), time.monotonic()
     form = formulate(problem, rules)
-    outcome = _engine(form, engine, config, reduce)
+    outcome = _engine(form, engine, _rest(config, start), reduce)
     if outcome.best and problem.goal == "fastest":
         plan, price, _ = checked(form, outcome.best[0])
         if form.rounding_seconds(plan) > FINE * price.step_seconds:
             finer = formulate(problem, rules, near=price.step_seconds / plan.global_batch)
             if finer.tick < form.tick:
-                again = _engine(finer, engine, config, reduce)
-                return finer, replace(again, seconds=outcome.seconds + again.seconds)
+                again = _engine(finer, engine, _rest(config, start), reduce)
+                if again.holding is outcome.holding:
+                    return finer, replace(again, seconds=outcome.seconds + again.seconds)
     return form, outcome
+
+
+def _rest(config: SolverConfig, start: float) -> SolverConfig:
+    """Take the time already spent off a limit; an engine always gets a moment to find something."""
+    if config.seconds is None:
+        return config
+    return replace(config, seconds=max(0.01, config.seconds - (time.monotonic() - start)))
 
 
 def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> Outcome:
@@ -155,6 +163,7 @@ def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) 
         return engine_named(engine)(form.program, config)
     from optplan.solvers.reduction import reduce_by_bound
 
+    start = time.monotonic()
     reduced = reduce_by_bound(form.program, config)
     found = reduced.outcome
     if found.termination is not Termination.EXHAUSTED or found.holding is Holding.NOTHING:
@@ -163,8 +172,7 @@ def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) 
     checked(form, found.best[0])
     from optplan.solvers import cpsat
 
-    left = None if config.seconds is None else max(0.01, config.seconds - found.seconds)
-    proof = cpsat.solve(reduced.program, replace(config, seconds=left), found.best[0])
+    proof = cpsat.solve(reduced.program, _rest(config, start), found.best[0])
     worse = proof.goal is None or (found.goal is not None and proof.goal > found.goal)
     if worse and proof.termination is Termination.PROVED:
         raise OwnFault(f"{proof.engine} denies a plan that the verifier has passed")

@@ -16,8 +16,8 @@ from optplan.models.cost.estimate import PARTS, TERMS
 from tests.optplan.command import ENGINES, JOBS, facts, job, run, script, solved
 
 KEYS = {
-    "": "format status plan estimate certificate alternatives explanation verdict warnings seconds "
-    "problem",
+    "": "format status plan estimate certificate alternatives explanation verdict warnings rules "
+    "digest seconds problem",
     "status": "termination holding",
     "plan": "tp pp dp cp ep etp micro_batch micro_batches global_batch vpp schedule "
     "sequence_parallel zero recompute layers_per_stage recomputed_layers_per_stage",
