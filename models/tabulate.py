@@ -20,20 +20,14 @@ from optplan.models.spec.problem import Problem
 
 Reals = NDArray[np.float64]
 
-LONGEST_TICKS = 2**57
-"""Ticks of the longest legal step: sums of a few still stay within the program's bounds."""
+LONGEST_TICKS = 2**48
+"""Ticks of the longest legal step; that times a batch of 4096, or a limit's product, fits."""
 
 ROOM = 8.0
 """How much slower than a known plan others may be before their price is cut off."""
 
-FINE = 2.0**25
-"""A known plan's price per sequence need not have more ticks than 2^57 over this."""
-
-EXACT_BATCH = 2**12
-"""Up to this global batch ticks leave room for exact ratios: ticks times batch in 64 bits."""
-
-SATURATED = 2**56
-"""Bytes at which memory columns stop counting: far beyond any device, far below 64 bits."""
+BEYOND = 16
+"""Memory columns stop counting at about this many times a device's memory."""
 
 
 def post_time(say: Builder, problem: Problem, near: float | None = None) -> Fraction:
@@ -83,11 +77,10 @@ def post_time(say: Builder, problem: Problem, near: float | None = None) -> Frac
     once = _once(problem, *degrees)
     legal = _possible(problem, tp, pp)
     batch = float(say.domain["global_batch"].max(initial=1))
-    ratio = batch if len(say.domain["global_batch"]) > 1 and batch <= EXACT_BATCH else 1.0
     longest = batch * _most(sequence, legal) + _most(fill, legal) + _most(once)
     if near is not None:
         longest = min(longest, ROOM * batch * near)
-    say.tick = _tick(max(longest * ratio, (near or 0.0) * FINE))
+    say.tick = _tick(longest)
     unit, most = float(say.tick), int(longest / float(say.tick)) + 1
 
     def ticks(seconds: Reals, factor: float = 1.0) -> Integers:
@@ -135,7 +128,7 @@ def _tick(longest: float) -> Fraction:
     """
     Choose what one unit of time is worth: a power of ten, as fine as 64 bits allow.
 
-    ``longest`` are the seconds of the longest legal step, times the batch it may be divided by.
+    ``longest`` are the seconds of the longest step that must be told apart from others.
     """
     return Fraction(10) ** ceil(log10(max(longest / LONGEST_TICKS, 1e-21)))
 
@@ -147,6 +140,7 @@ def post_memory(say: Builder, problem: Problem) -> None:
     The first stage keeps the activations of ``min(pp, micro_batches)`` micro-batches, the last
     stage those of one.
     """
+    most = BEYOND << (problem.cluster.accelerator.hbm - 1).bit_length()
     tp, pp, dp, zero = grid(say, ("tp", "pp", "dp", "zero"))
     layers = _layers(problem, pp)
     one, yes = pp == 1, np.ones_like(pp == 1)
@@ -154,8 +148,8 @@ def post_memory(say: Builder, problem: Problem) -> None:
     for end, first, last in (("first", yes, one), ("last", one, yes)):
         stages, t, d = _wide(layers, tp, dp)
         weights, gradients, optimizer = states(problem, stages, first, last, t, d, zero)
-        given[f"weights_{end}"] = _bounded(weights + gradients)
-        given[f"optimizer_{end}"] = _bounded(optimizer)
+        given[f"weights_{end}"] = _bounded(weights + gradients, most)
+        given[f"optimizer_{end}"] = _bounded(optimizer, most)
     say.price("memory.states", {"tp": tp, "pp": pp, "dp": dp, "zero": zero}, given)
 
     tp, pp, b, sp, again = grid(say, ("tp", "pp", "micro_batch", "sequence_parallel", "recompute"))
@@ -164,17 +158,19 @@ def post_memory(say: Builder, problem: Problem) -> None:
     one, yes = pp == 1, np.ones_like(pp == 1)
     stages, again_, b_, t = _wide(layers, recomputed, b, tp)
     kept = kept_activations(problem, stages, again_, b_, t, sp)
-    legal = pp[problem.workload.architecture.layers % pp == 0]
-    flight = int(min(legal.max(initial=1), say.domain["micro_batches"].max(initial=1)))
     keys = {"tp": tp, "pp": pp, "micro_batch": b, "sequence_parallel": sp, "recompute": again}
-    given = {"activations_last": _bounded(kept, flight)}
+    given = {"activations_last": _bounded(kept, most)}
     for end, last in (("first", one), ("last", yes)):
         working = working_bytes(problem, again_, last, b_, t, sp)
-        given[f"working_{end}"] = _bounded(working)
+        given[f"working_{end}"] = _bounded(working, most)
     say.price("memory.activations", keys, given)
-    say.smallest("memory.in_flight", "in_flight", ("pp", "micro_batches"))
-    flying = ("in_flight", "activations_last")
-    say.multiply("memory.activations_first", "activations_first", *flying, most=SATURATED)
+    # No legal pipeline is longer than its layers; saying so keeps the product within 64 bits.
+    say.sum("memory.layers", "most_stages", (), problem.workload.architecture.layers)
+    say.smallest("memory.in_flight", "in_flight", ("pp", "micro_batches", "most_stages"))
+    say.sum("memory.most", "most_bytes", (), most)
+    name = "memory.activations_first"
+    say.multiply(name, "flying", "in_flight", "activations_last")
+    say.smallest(name, "activations_first", ("flying", "most_bytes"))
     reserve = problem.calibration.reserve
     for end in ("first", "last"):
         parts = tuple(
@@ -199,9 +195,9 @@ def grid(say: Builder, names: tuple[str, ...]) -> list[Integers]:
     return [columns[n] for n in names]
 
 
-def _bounded(size: object, times: int = 1) -> Integers:
-    """Bytes as whole numbers that stay in range even when multiplied by ``times``."""
-    kept: Integers = np.minimum(np.asarray(size), SATURATED // max(1, times)).astype(np.int64)
+def _bounded(size: object, most: int) -> Integers:
+    """Bytes as whole numbers, cut off far above what any plan may use."""
+    kept: Integers = np.minimum(np.asarray(size), most).astype(np.int64)
     return kept
 
 

@@ -26,7 +26,7 @@ from optplan.solvers.catalogue import engine as engine_named
 EQUAL = 1e-12
 """Relative difference between two floats that are the same sum in another order."""
 
-FINE = 1e-9
+FINE = 1e-8
 """Rounding of the best plan's price, as a share, above which it is priced on finer ticks."""
 
 Spec = str | Path | Mapping[str, Any] | Problem

@@ -50,13 +50,13 @@ def test_engines_agree_on_random_programs(first: int) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_limits_of_many_digits_are_kept_or_refused(engine: str, limit: str) -> None:
     found = [answer(limit, name, on) for name in ("exhaustive", engine) for on in (True, False)]
-    assert all(one == found[0] or "too large to reason about" in one for one in found), found
+    assert all(one == found[0] or "beyond 64 bits" in one for one in found), found
 
 
 def answer(limit: str, engine: str, reduce: bool) -> str:
     """Name the best plan under a limit, or say how the limit is refused."""
     try:
-        return str(solve(random_spec(3) | {"limits": [limit]}, engine=engine, reduce=reduce).plan)
+        return str(solve(random_spec(39) | {"limits": [limit]}, engine=engine, reduce=reduce).plan)
     except InputError as error:
         return str(error)
 

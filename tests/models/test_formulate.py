@@ -147,7 +147,7 @@ HUGE: Mapping[str, Any] = {
     "workload.architecture.ffn": 4_194_304,
     "workload.architecture.vocabulary": 1_000_000,
     "workload.sequence_length": 1_048_576,
-    "cluster.accelerator.hbm": "100 TB",
+    "cluster.accelerator.hbm": "16 TB",
 }
 MACHINES: Mapping[str, Mapping[str, Any]] = {
     "one device": {"cluster.nodes": 1, "cluster.devices_per_node": 1},

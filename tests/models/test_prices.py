@@ -308,7 +308,7 @@ EMPTY: Mapping[str, Any] = {
     "cluster.nodes": 1,
     "cluster.devices_per_node": 16,
     "cluster.accelerator.hbm_bandwidth": "1000000 TB/s",
-    "cluster.accelerator.hbm": "1000 TB",
+    "cluster.accelerator.hbm": "16 TB",
     "workload.architecture.hidden": 2**20,
     "workload.architecture.heads": 8192,
     "workload.architecture.kv_heads": 8192,
