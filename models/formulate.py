@@ -42,6 +42,8 @@ class Formulation:
     program: Program
     tick: Fraction
     rules: tuple[Rule, ...]
+    more: tuple[Rule, ...] = ()
+    near: float | None = None
 
     def decode(self, assignment: Mapping[str, int]) -> Plan:
         """Turn values of the choices into a plan."""
@@ -146,7 +148,7 @@ def formulate(
     for fact in _facts(problem):
         say.fact(fact)
     program = say.program(_goal(problem, say.tick, least), _ties(problem))
-    return Formulation(problem, program, say.tick, everything)
+    return Formulation(problem, program, say.tick, everything, tuple(more), near)
 
 
 def _goal(problem: Problem, tick: Fraction, least: Fraction) -> Goal:

@@ -33,6 +33,9 @@ from optplan.models.expression import (
 )
 from optplan.models.program import LARGEST, Integers, Terms
 
+SAME_TIME = Fraction(1, 10**9)
+"""Times that differ by less than this share are equal to a limit."""
+
 LARGEST_TABULATED = 200_000
 """A condition on choices alone is tabulated up to this many combinations, else spelt in rows."""
 
@@ -76,12 +79,19 @@ class Lowering:
     columns
         What each name of the language is: a column and the worth of one of its units, or a plain
         number.
+    blur
+        Columns that hold times, each with the units by which it may be rounded down.
     """
 
     def __init__(
-        self, say: Builder, name: str, columns: Mapping[str, tuple[str, Fraction] | Fraction]
+        self,
+        say: Builder,
+        name: str,
+        columns: Mapping[str, tuple[str, Fraction] | Fraction],
+        blur: Mapping[str, int],
     ) -> None:
         self._say, self._name, self._columns = say, name, columns
+        self._blur = dict(blur)
         self._made = 0
 
     def demand(self, node: Condition) -> None:
@@ -115,7 +125,7 @@ class Lowering:
 
     def _row(self, relation: Relation, difference: Linear) -> None:
         """Demand that a linear combination compares with zero as asked."""
-        terms, low, high = _bounds(relation, difference)
+        terms, low, high = self._bounds(relation, difference)
         self._say.row(self._name, terms, *self._clipped(terms, low, high))
 
     def _flag(self, node: Condition) -> str:
@@ -133,13 +143,41 @@ class Lowering:
                 )
             case Comparison(relation, left, right):
                 difference = self._linear(left).plus(self._linear(right), Fraction(-1))
-                return self._truth(*_bounds(relation, difference))
+                return self._truth(*self._bounds(relation, difference))
 
     def _truth(self, terms: Terms, low: int | None = None, high: int | None = None) -> str:
         """Define a 0/1 column by bounds."""
         result = self._new("holds")
         self._say.truth(self._name, result, terms, *self._clipped(terms, low, high))
         return result
+
+    def _bounds(
+        self, relation: Relation, difference: Linear
+    ) -> tuple[Terms, int | None, int | None]:
+        """
+        Turn ``difference relation 0`` into whole terms with bounds.
+
+        Times count as equal within ``SAME_TIME`` of each other and of their rounding to ticks, so
+        that ``<=`` and ``==`` hold at a plan's own printed step time and ``<`` does not.
+        """
+        terms, constant, _ = difference.whole()
+        zero = -constant
+        slack = 0
+        if any(column in self._blur for _, column in terms):
+            slack = math.floor(abs(zero) * SAME_TIME)
+            slack += sum(abs(k) * self._blur.get(column, 0) for k, column in terms)
+        match relation:
+            case Relation.AT_MOST:
+                return terms, None, math.floor(zero) + slack
+            case Relation.LESS:
+                return terms, None, math.ceil(zero) - 1 - slack
+            case Relation.AT_LEAST:
+                return terms, math.ceil(zero) - slack, None
+            case Relation.MORE:
+                return terms, math.floor(zero) + 1 + slack, None
+            case _:
+                # No whole number equals a fraction: an empty range says so.
+                return terms, math.ceil(zero) - slack, math.floor(zero) + slack
 
     def _clipped(
         self, terms: Terms, low: int | None, high: int | None
@@ -200,6 +238,7 @@ class Lowering:
                 if size > LARGEST:
                     raise self._refuse(f"multiplies up to {size:.3g}")
                 self._say.multiply(self._name, result, one[0], other[0])
+                self._follows(result, one[0], other[0])
                 return Linear({result: one[1] * other[1]})
             case _:
                 return self._divided(operation, left, right, node)
@@ -223,6 +262,7 @@ class Lowering:
         lifted = self._sum(((1, one), (lift, other))) if lift else one
         quotient_, remainder = self._new("quotient"), self._new("remainder")
         self._say.divide(self._name, quotient_, remainder, lifted, other)
+        self._follows(quotient_, lifted, other)
         if operation is Operation.REMAINDER:
             return Linear({remainder: Fraction(1, scale)})
         return Linear({quotient_: Fraction(1)}, Fraction(-lift))
@@ -241,6 +281,7 @@ class Lowering:
         )
         result = self._new("least" if least else "greatest")
         (self._say.smallest if least else self._say.largest)(self._name, result, columns)
+        self._follows(result, *columns)
         return Linear({result: Fraction(1, scale)})
 
     def _column(self, form: Linear) -> tuple[str, Fraction]:
@@ -261,7 +302,13 @@ class Lowering:
         self._reach(terms, constant)
         result = self._new("sum")
         self._say.sum(self._name, result, terms, constant)
+        self._follows(result, *(column for _, column in terms))
         return result
+
+    def _follows(self, result: str, *columns: str) -> None:
+        """Mark a column that is made of times as a time too."""
+        if any(column in self._blur for column in columns):
+            self._blur[result] = max(self._blur.get(column, 0) for column in columns)
 
     def _refuse(self, problem: str) -> InputError:
         """Refuse a limit that cannot be written down in whole numbers of 64 bits."""
@@ -272,21 +319,3 @@ class Lowering:
         """Name a fresh column."""
         self._made += 1
         return f"{self._name}.{what}{self._made}"
-
-
-def _bounds(relation: Relation, difference: Linear) -> tuple[Terms, int | None, int | None]:
-    """Turn ``difference relation 0`` into whole terms with bounds."""
-    terms, constant, _ = difference.whole()
-    zero = -constant
-    match relation:
-        case Relation.AT_MOST:
-            return terms, None, math.floor(zero)
-        case Relation.LESS:
-            return terms, None, math.ceil(zero) - 1
-        case Relation.AT_LEAST:
-            return terms, math.ceil(zero), None
-        case Relation.MORE:
-            return terms, math.floor(zero) + 1, None
-        case _:
-            # No whole number equals a fraction: an empty range says so.
-            return terms, math.ceil(zero), math.floor(zero)

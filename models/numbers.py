@@ -47,6 +47,12 @@ def factor_pairs(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.stack([lefts, np.concatenate(rights)], axis=1).astype(np.int64)
 
 
+def counted(number: int, noun: str) -> str:
+    """Render a count with its noun, in the plural where it is not one."""
+    plural = f"{noun}es" if noun.endswith("h") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"
+
+
 def listed(numbers: Sequence[object], most: int = 12) -> str:
     """Render a short list in braces, a long one by its ends."""
     shown = [str(n) for n in numbers]

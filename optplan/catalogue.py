@@ -23,7 +23,7 @@ GENERIC = "generic"
 """The calibration of an accelerator that has none of its own."""
 
 _SINGULAR = {"workloads": "workload", "accelerators": "accelerator", "calibrations": "calibration"}
-_FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{,99}")
 
 
 @cache

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -33,7 +38,7 @@ Limits = Annotated[
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
 Engine = Literal["cp-sat", "exhaustive", "paper"]
 
-EXIT_INPUT, EXIT_OWN = 2, 4
+EXIT_INPUT, EXIT_UNPROVEN, EXIT_OWN = 2, 3, 4
 
 
 @app.command
@@ -212,10 +217,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     proven in time, 4 a fault of optplan itself.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:
+        return _complain(["cannot write the answer: standard output is closed"], EXIT_INPUT)
+    _prepare()
     try:
         answer = app(
             arguments, exit_on_error=False, print_error=False, result_action="return_value"
         )
+        sys.stdout.flush()
         return answer if isinstance(answer, int) else 0
     except InputError as error:
         return _complain([str(fault) for fault in error.faults], EXIT_INPUT)
@@ -223,17 +232,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         text = " ".join(str(error).split())
         return _complain([f"{text} See optplan --help."], EXIT_INPUT)
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read the answer has seen enough of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return _complain(["interrupted before anything was found"], 3)
+        return _complain(["interrupted before anything was found"], EXIT_UNPROVEN)
     except OptplanError as error:
         return _complain([f"a fault of optplan itself: {error}"], EXIT_OWN)
     except Exception as error:  # whatever it is, it is ours, and a person gets one line
-        where = _innermost(error)
-        return _complain(
-            [f"a fault of optplan itself: {type(error).__name__}: {error} ({where})"], EXIT_OWN
-        )
+        return _complain(*_unexpected(error))
+
+
+def _prepare() -> None:
+    """Let a terminal without block characters, and a batch system's SIGTERM, do no harm."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def _unexpected(error: BaseException) -> tuple[list[str], int]:
+    """Tell an interrupt that came in disguise and a full disk from a defect of ours."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, KeyboardInterrupt):
+            return ["interrupted before anything was found"], EXIT_UNPROVEN
+        if isinstance(chain, OSError) and chain.errno in (errno.ENOSPC, errno.EIO):
+            return [f"cannot write the answer: {chain.strerror}"], EXIT_INPUT
+        chain = chain.__cause__ or chain.__context__
+    where = _innermost(error)
+    text = f"a fault of optplan itself: {type(error).__name__}: {error} ({where})"
+    return [text], EXIT_OWN
 
 
 def _complain(lines: list[str], status: int) -> int:
@@ -290,7 +319,9 @@ def _choices(plan: Sequence[str]) -> dict[str, object]:
     for item in plan:
         name, equals, text = item.partition("=")
         long = ALIASES.get(name.strip(), name.strip())
-        value: object = words.get(text.strip(), text.strip())
+        value: object = text.strip()
+        if long == "sequence_parallel":
+            value = words.get(text.strip(), value)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
             value = int(value)
         if not equals or not long:
@@ -308,9 +339,9 @@ def _choices(plan: Sequence[str]) -> dict[str, object]:
 
 def _console() -> Any:
     """Terminal for people: colours only there, wide enough for tables when piped."""
-    from rich.console import Console
+    from optplan.report.terminal import Screen
 
-    return Console(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
+    return Screen(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
 
 
 def _write(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -123,7 +124,9 @@ def _given(plan: Mapping[str, Any] | Plan) -> dict[str, int]:
 def _refusal(name: str, value: object) -> tuple[str, str]:
     """Say what is wrong with one value of a plan; empty where nothing is."""
     if name not in CHOICES:
-        return f"unknown choice {name!r}", f"known choices: {', '.join(CHOICES)}"
+        near = difflib.get_close_matches(str(name), CHOICES, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known choices: {', '.join(CHOICES)}"
+        return f"unknown choice {name!r}", hint
     if name == "recompute":
         wrong = value not in RECOMPUTES
         return (f"cannot read {value!r}", f"one of {', '.join(RECOMPUTES)}") if wrong else ("", "")

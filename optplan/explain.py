@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.program import Program, Row
 from optplan.models.rules.registry import Rule
@@ -35,7 +36,11 @@ def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explan
         ``core`` is minimal: the others of its rules can hold together without any one of them.
         Clashes that would remain without the core are ``further``. Every way out has been solved.
     """
-    form = formulate(problem, rules, widened=True)
+    try:
+        form = formulate(problem, rules, widened=True)
+    except InputError:
+        # With everything open the space is too large; what the search fixes stays fixed.
+        form = formulate(problem, rules)
     found = list(clashes(form.program, _rank, _subject))
     words = [tuple(_reason(form, one, name) for name in one.rules) for one in found]
     return Explanation(
@@ -105,7 +110,10 @@ def _legal(form: Formulation, name: str) -> str:
         if isinstance(statement, Table) and statement.name == name and len(statement.keys) == 1:
             key = statement.keys[0]
             legal = [v for v in form.program.domain[key] if (v,) in statement.index]
-            return f"legal: {key} in {listed(legal)} of {listed(form.program.domain[key])}"
+            every = listed(form.program.domain[key])
+            if not legal:
+                return f"none of that is possible here; {key} can be in {every}"
+            return f"legal: {key} in {listed(legal)} of {every}"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optplan.models.cost.estimate import Estimate
+from optplan.models.numbers import counted
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -40,13 +41,17 @@ def _outside(problem: Problem, plan: Plan) -> list[str]:
     seen, workload = problem.calibration.seen, problem.workload
     if seen is None:
         return []
+    columns = -(-workload.architecture.hidden // plan.tp)
     values = {
         "tokens of a micro-batch": (plan.micro_batch * workload.sequence_length, seen.tokens),
-        "hidden columns of a tensor rank": (workload.architecture.hidden // plan.tp, seen.shard),
+        "hidden columns of a tensor rank": (
+            -(-workload.architecture.hidden // plan.tp),
+            seen.shard,
+        ),
         "devices": (problem.devices, seen.devices),
     }
     return [
-        f"{value} {what} lie outside the {low} to {high} that calibration "
+        f"{what}: {value}, outside the {low} to {high} that calibration "
         f"{problem.calibration.name} has seen; its error is unknown there"
         for what, (value, (low, high)) in values.items()
         if not low <= value <= high
@@ -65,8 +70,8 @@ def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...
     if plan.pp > 1 and plan.micro_batches < plan.pp:
         share = estimate.terms["TB"] / estimate.step_seconds
         said.append(
-            f"{plan.micro_batches} micro-batches for {plan.pp} stages leave the pipeline empty "
-            f"{share:.0%} of the time; more micro-batches or a smaller pp would help"
+            f"{counted(plan.micro_batches, 'micro-batch')} for {plan.pp} stages: the pipeline is "
+            f"empty {share:.0%} of the time; more micro-batches or a smaller pp would help"
         )
     filled = estimate.memory.peak_bytes / estimate.memory.capacity_bytes
     if TIGHT < filled <= 1:

@@ -32,6 +32,9 @@ PROVEN = 1e-6
 EQUAL = 1e-9
 """Relative difference below which two floats of the same formula count as equal on two machines."""
 
+LARGEST_FILE = 2**26
+"""Bytes that a plan's file may have."""
+
 MOST_POINTS = 50_000_000
 """A space up to this size is priced anew, a larger one is not."""
 
@@ -75,7 +78,12 @@ def read_result(path: str | Path) -> Result:
         The file is missing, no JSON, or not of this form.
     """
     try:
-        data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+        if len(raw) > LARGEST_FILE:
+            remedy = "name a file that optplan solve wrote"
+            raise InputError([Fault(str(path), "", "the file is larger than 64 MiB", remedy)])
+        data: Any = json.loads(raw.decode("utf-8-sig"))
     except OSError as error:
         raise InputError(
             [
@@ -139,7 +147,7 @@ def _checks(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     """Run every check."""
     problem = result.problem
     digest = result.computed_digest()
-    yield _check("digest", digest == result.digest, f"{digest[:16]} of the whole file")
+    yield _check("digest", digest == result.digest, f"{digest[:16]} of all but the time spent")
     own = problem.fingerprint
     yield _check("fingerprint", own == result.certificate.fingerprint, f"{own[:16]} of the problem")
     yield _status(result)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, model_validator
 
-from optplan.models.record import Count, Flag, Record, Text
+from optplan.models.record import Count, Flag, Record
 
 Recompute = Literal["none", "full"]
 
@@ -105,5 +105,5 @@ class Limit(Record):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=80)]
     """The rule's name in every print."""
-    rule: Annotated[Text, BeforeValidator(_as_text)]
+    rule: Annotated[str, Strict(), Field(min_length=1, max_length=1000), BeforeValidator(_as_text)]
     """A condition such as ``pp * tp <= 32`` or ``peak_memory <= 72 GB``."""

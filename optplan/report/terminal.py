@@ -11,6 +11,7 @@ from rich.text import Text
 
 from optplan.judge import TIGHT
 from optplan.models.cost.estimate import PARTS, TERMS, Estimate
+from optplan.models.numbers import counted
 from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -34,6 +35,14 @@ PAPER_SHARE = 0.99
 """Share of the space that the paper says its prunings remove (arXiv 2501.00254)."""
 
 
+class Screen(Console):
+    """A console whose reader may leave early without that being an error of the reader's."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the command line decide what a closed pipe means."""
+        raise BrokenPipeError
+
+
 def show_result(console: Console, result: Result, top: int, breakdown: bool) -> None:
     """Print the answer to ``solve``."""
     console.print(_heading(result.problem))
@@ -44,11 +53,11 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
         console.print(_figures(result.problem, result.estimate))
         console.print(_proof(result))
         console.print(_warnings(result.warnings))
-        console.print(_terms(result.estimate, console.width))
+        console.print(_terms(result.estimate, console))
         console.print(_memory(result.estimate, result.plan, breakdown, console.width))
         if top and result.alternatives:
             console.print(_alternatives(result))
-    console.print(_census(result.certificate, console.width))
+    console.print(_census(result.certificate, console.width, result.exit_code in (0, 1)))
 
 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:
@@ -70,7 +79,7 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
     console.print(_warnings(evaluation.warnings))
     if evaluation.optimum is not None and evaluation.behind is not None:
         console.print(_distance(evaluation))
-    console.print(_terms(evaluation.estimate, console.width, evaluation.terms_behind))
+    console.print(_terms(evaluation.estimate, console, evaluation.terms_behind))
     console.print(_memory(evaluation.estimate, evaluation.plan, False, console.width))
 
 
@@ -93,7 +102,7 @@ def _heading(problem: Problem) -> Text:
     text = Text(workload.architecture.name, "bold")
     text.append(f" on {problem.devices} x {cluster.accelerator.name}", "bold")
     text.append(
-        f"  ({cluster.nodes} nodes of {cluster.devices_per_node}, "
+        f"  ({counted(cluster.nodes, 'node')} of {cluster.devices_per_node}, "
         f"sequence {workload.sequence_length}, {workload.precision}, {problem.prices} prices)"
     )
     return text
@@ -142,6 +151,8 @@ def _proof(result: Result) -> Padding:
     line.append(f", gap {gap:.1e}" if gap < 0.01 else f", gap {gap:.1%}")
     if certificate.bound_seconds is not None:
         line.append(f", no layout under {certificate.bound_seconds:.6g} s a step")
+    elif certificate.bound is not None and certificate.unit == "bytes":
+        line.append(f", no layout under {bytes_text(certificate.bound)}")
     line.append(f"  [{certificate.engine}]", "dim")
     truth = Text("on hardware:  ", "dim").append(f"calibration {calibration.name}, ")
     truth.append(calibration.error if calibration.error else "error unknown")
@@ -159,7 +170,7 @@ def _indented(text: str, style: str = "") -> Padding:
 
 
 def _terms(
-    estimate: Estimate, width: int, behind: dict[str, float] | None = None
+    estimate: Estimate, console: Console, behind: dict[str, float] | None = None
 ) -> RenderableType:
     """Show where the time goes, in the names of Eq. 1."""
     columns = ["term", "time", "share", "", "what"]
@@ -169,7 +180,8 @@ def _terms(
         "Where a step goes (terms of Eq. 1)", *columns, right=("time", "share", "beyond best")
     )
     most = max(estimate.terms.values())
-    bar = BAR if width >= WIDE else BAR // 3
+    bar = BAR if console.width >= WIDE else BAR // 3
+    mark = "█" if console.encoding.startswith("utf") else "#"
     for name, what in TERMS.items():
         seconds = estimate.terms[name]
         sign = "-" if name == "TO" and seconds else ""
@@ -177,7 +189,7 @@ def _terms(
         cells = [name, f"{sign}{seconds_text(seconds)}", f"{sign}{share:.1%}"]
         if behind:
             cells.append(f"{'-' if behind[name] < 0 else '+'}{seconds_text(abs(behind[name]))}")
-        table.add_row(*cells, Text("█" * round(bar * seconds / most), "cyan"), Text(what, "dim"))
+        table.add_row(*cells, Text(mark * round(bar * seconds / most), "cyan"), Text(what, "dim"))
     return table
 
 
@@ -215,11 +227,12 @@ def _memory(estimate: Estimate, plan: Plan, breakdown: bool, width: int = WIDE) 
 def _alternatives(result: Result) -> RenderableType:
     """Show the next-best plans and whether the model's error can tell them apart."""
     batch = result.plan.global_batch if result.plan else 0
-    numbers = ("tp", "pp", "dp", "b", "m", "zero", "step", "behind")
+    behind = "behind" if result.problem.goal == "fastest" else "more memory"
+    numbers = ("tp", "pp", "dp", "b", "m", "zero", "step", behind)
     table = _table(
         f"Next-best plans at global batch {batch} (b micro-batch, m micro-batches)",
         *("tp", "pp", "dp", "b", "m", "recompute", "seq. par.", "zero"),
-        *("step", "behind", "peak memory"),
+        *("step", behind, "peak memory"),
         right=(*numbers, "peak memory"),
     )
     for other in result.alternatives:
@@ -230,7 +243,7 @@ def _alternatives(result: Result) -> RenderableType:
             "on" if plan.sequence_parallel else "off",
             str(plan.zero),
             seconds_text(other.step_seconds),
-            f"+{other.behind:.2%}",
+            f"{other.behind:+.2%}",
             bytes_text(other.peak_bytes),
         )
     error = result.problem.calibration.held_out
@@ -242,7 +255,7 @@ def _alternatives(result: Result) -> RenderableType:
     return Group(table, Text(note, "dim")) if near else table
 
 
-def _census(certificate: Certificate, width: int) -> RenderableType:
+def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:
     """Show where every point of the space went."""
     table = _table(
         f"Where {certificate.points:,} points went",
@@ -272,7 +285,7 @@ def _census(certificate: Certificate, width: int) -> RenderableType:
             f"left; never priced: {gone:.1%} of all points (the paper: about {PAPER_SHARE:.0%})",
         )
     else:
-        line(certificate.left, "left, decided one by one")
+        line(certificate.left, "left, decided one by one" if done else "not settled")
     return table
 
 
@@ -312,6 +325,8 @@ def _explanation(explanation: Explanation) -> RenderableType:
                 _short(way.plan),
             )
         parts.append(out)
+    else:
+        parts.append(Text("\n  dropping a limit or enlarging the cluster does not help", "dim"))
     return Group(*parts)
 
 

@@ -208,7 +208,7 @@ def lowered(node: Condition) -> Program:
         "peak_memory": ("peak_bytes", Fraction(1)),
         "step_seconds": ("step_ticks", form.tick),
     }
-    lowering.Lowering(say, "limits.it", columns).demand(node)
+    lowering.Lowering(say, "limits.it", columns, {}).demand(node)
     return say.program(form.program.goal, ())
 
 
