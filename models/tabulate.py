@@ -15,7 +15,7 @@ from optplan.models.cost.parameters import stage_parameters
 from optplan.models.cost.stage import stage_time
 from optplan.models.cost.step import step_time
 from optplan.models.cost.traffic import hop_seconds
-from optplan.models.program import Integers
+from optplan.models.program import LARGEST, Integers
 from optplan.models.spec.problem import Problem
 
 Reals = NDArray[np.float64]
@@ -169,7 +169,7 @@ def post_memory(say: Builder, problem: Problem) -> None:
     say.smallest("memory.in_flight", "in_flight", ("pp", "micro_batches", "most_stages"))
     say.sum("memory.most", "most_bytes", (), most)
     name = "memory.activations_first"
-    say.multiply(name, "flying", "in_flight", "activations_last")
+    say.multiply(name, "flying", "in_flight", "activations_last", most=LARGEST)
     say.smallest(name, "activations_first", ("flying", "most_bytes"))
     reserve = problem.calibration.reserve
     for end in ("first", "last"):

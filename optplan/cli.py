@@ -257,7 +257,7 @@ def _unexpected(error: BaseException) -> tuple[list[str], int]:
     while chain is not None:
         if isinstance(chain, KeyboardInterrupt):
             return ["interrupted before anything was found"], EXIT_UNPROVEN
-        if isinstance(chain, OSError) and chain.errno in (errno.ENOSPC, errno.EIO):
+        if isinstance(chain, OSError) and chain.errno == errno.ENOSPC:
             return [f"cannot write the answer: {chain.strerror}"], EXIT_INPUT
         chain = chain.__cause__ or chain.__context__
     where = _innermost(error)

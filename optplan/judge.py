@@ -44,10 +44,7 @@ def _outside(problem: Problem, plan: Plan) -> list[str]:
     columns = -(-workload.architecture.hidden // plan.tp)
     values = {
         "tokens of a micro-batch": (plan.micro_batch * workload.sequence_length, seen.tokens),
-        "hidden columns of a tensor rank": (
-            -(-workload.architecture.hidden // plan.tp),
-            seen.shard,
-        ),
+        "hidden columns of a tensor rank": (columns, seen.shard),
         "devices": (problem.devices, seen.devices),
     }
     return [

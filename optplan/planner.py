@@ -227,12 +227,17 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         said = warnings(problem, plan, price)
     done = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
     status = Status(termination=outcome.termination.value, holding=outcome.holding.value)
+    others = alternatives(form, plan, price, top) if plan and price and done else ()
+    if others and plan and price and others[0].behind < 0 and problem.goal == "fastest":
+        blur = form.rounding_seconds(plan) / price.step_seconds + FINE
+        if others[0].behind < -blur:
+            raise OwnFault(f"{others[0].plan} is faster than the plan that an engine calls best")
     return Result(
         status=status,
         plan=plan,
         estimate=price,
         certificate=_certificate(form, outcome, plan, price, config),
-        alternatives=alternatives(form, plan, price, top) if plan and price and done else (),
+        alternatives=others,
         explanation=Explanation(),
         verdict=verdict,
         warnings=said,
@@ -299,9 +304,6 @@ def alternatives(
         other, its, _ = checked(form, assignment)
         if other != plan:
             ranked.append(alternative(form, other, its, best))
-    blur = form.rounding_seconds(plan) / price.step_seconds + FINE
-    if ranked and form.problem.goal == "fastest" and ranked[0].behind < -blur:
-        raise OwnFault(f"{ranked[0].plan} is faster than the plan that an engine calls best")
     return tuple(ranked[:top])
 
 

@@ -29,7 +29,7 @@ class Accelerator(Record):
     """What to call it in print."""
     peak: dict[Precision, FlopsPerSecond] = Field(min_length=1)
     """Dense peak of the matrix units, per number format."""
-    hbm: Annotated[Bytes, Field(le=2**44)]
+    hbm: Annotated[Bytes, Field(le=2**45)]
     """Memory of one device that a job can address."""
     hbm_bandwidth: BytesPerSecond
     """Bytes that one device reads or writes per second."""

@@ -147,7 +147,7 @@ HUGE: Mapping[str, Any] = {
     "workload.architecture.ffn": 4_194_304,
     "workload.architecture.vocabulary": 1_000_000,
     "workload.sequence_length": 1_048_576,
-    "cluster.accelerator.hbm": "16 TB",
+    "cluster.accelerator.hbm": "30 TB",
 }
 MACHINES: Mapping[str, Mapping[str, Any]] = {
     "one device": {"cluster.nodes": 1, "cluster.devices_per_node": 1},
@@ -185,7 +185,7 @@ def asked_batch(batch: str) -> dict[str, object]:
 def test_the_best_plan_of_an_extreme_problem_is_priced_finely_once_it_is_known(
     shape: str, machine: str, batch: str
 ) -> None:
-    """Ticks as fine as the plan deserves: one part in ten million; memory is no object here."""
+    """Ticks as fine as the plan deserves: one part in two million; memory is no object here."""
     problem = samples.problem(SHAPES[shape], MACHINES[machine], asked_batch(batch))
     form = formulate(problem)
     memory = frozenset(n for n in form.program.constraints if n.startswith("capacity."))
@@ -205,7 +205,7 @@ def test_the_best_plan_of_an_extreme_problem_is_priced_finely_once_it_is_known(
         assert -form.rounding_seconds(plan) <= coarse - seconds <= 1e-12 * seconds
         finer = formulate(problem, near=seconds / plan.global_batch)
         price = finer.program.evaluate(point)["step_ticks"] * float(finer.tick)
-        assert seconds * (1 - 1e-7) <= price <= seconds * (1 + 1e-12), point
+        assert seconds * (1 - 5e-7) <= price <= seconds * (1 + 1e-12), point
 
 
 def test_an_empty_search_is_a_program_without_points() -> None:
