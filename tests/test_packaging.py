@@ -108,10 +108,9 @@ def test_nothing_is_installed_outside_optplan() -> None:
 
 
 def test_the_installed_package_carries_its_data() -> None:
-    """The catalogue, the templates and the mark of a typed package travel with the code."""
+    """The catalogue and the mark of a typed package travel with the code."""
     files = installed_files()
     assert "optplan/py.typed" in files
-    assert any(re.fullmatch(r"optplan/report/[^/]+\.j2", path) for path in files)
     for kind in ("workloads", "accelerators", "calibrations"):
         assert any(re.fullmatch(rf"optplan/models/data/{kind}/[^/]+\.yaml", f) for f in files), kind
 
