@@ -179,7 +179,10 @@ def _solved(change: str, problem: Problem, rules: tuple[Rule, ...]) -> Iterator[
     """Yield a way out if the changed problem has a plan."""
     from optplan.planner import checked, run
 
-    form, outcome = run(problem, rules)
+    try:
+        form, outcome = run(problem, rules)
+    except InputError:
+        return  # The changed problem cannot be written down; another way out may.
     if outcome.best:
         plan, price, _ = checked(form, outcome.best[0])
         yield WayOut(

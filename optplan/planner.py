@@ -11,7 +11,7 @@ from typing import Any
 from optplan.judge import judge, warnings
 from optplan.load import load
 from optplan.models.cost.estimate import Estimate, estimate
-from optplan.models.errors import OwnFault
+from optplan.models.errors import InputError, OwnFault
 from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
@@ -143,12 +143,31 @@ def run(
     if outcome.best and problem.goal == "fastest" and engine != "paper":
         plan, price, _ = checked(form, outcome.best[0])
         if form.rounding_seconds(plan) > FINE * price.step_seconds:
-            finer = formulate(problem, rules, near=price.step_seconds / plan.global_batch)
+            finer = _finer(form, price.step_seconds / plan.global_batch)
             if finer.tick < form.tick:
                 again = _engine(finer, engine, _rest(config, start), reduce)
                 if again.holding is outcome.holding:
                     return finer, replace(again, seconds=outcome.seconds + again.seconds)
+    if outcome.best and engine == "paper" and _blurred(form, outcome):
+        detail = "ticks are too coarse to settle limits on step_seconds without refining them"
+        nothing = Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=detail)
+        return form, replace(nothing, engine=outcome.engine, seconds=outcome.seconds)
     return form, outcome
+
+
+def _blurred(form: Formulation, outcome: Outcome) -> bool:
+    """Tell whether rounding may decide a limit on the step time."""
+    plan, price, _ = checked(form, outcome.best[0])
+    timed = any("step_seconds" in limit.rule for limit in form.problem.limits)
+    return timed and form.rounding_seconds(plan) > FINE * price.step_seconds
+
+
+def _finer(form: Formulation, near: float) -> Formulation:
+    """Formulate again on ticks as fine as a plan deserves, where the limits allow."""
+    try:
+        return formulate(form.problem, form.more, near=near)
+    except InputError:
+        return form
 
 
 def _rest(config: SolverConfig, start: float) -> SolverConfig:

@@ -31,6 +31,10 @@ from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termi
 ENGINE = f"cp-sat (ortools {version('ortools')})"
 
 
+EXACT_FLOAT = 2**52
+"""Whole numbers below this are exact as floats."""
+
+
 @dataclass
 class Model:
     """
@@ -284,24 +288,54 @@ class _Search:
     def _minimise(
         self, terms: Terms, hint: dict[str, int] | None
     ) -> tuple[dict[str, int] | None, int | None]:
-        """Minimise a linear combination; the values found and a lower bound, both exact."""
-        self.model.raw.minimize(self.model.linear(terms))
-        self.model.raw.clear_hints()  # type: ignore[no-untyped-call]
-        if hint:
-            for name, column in self.model.columns.items():
-                self.model.raw.add_hint(column, hint[name])
-        values, status, low = self._call(unit_scale=self._printed(terms))
+        """
+        Minimise a linear combination; the values found and a lower bound, both exact.
+
+        CP-SAT compares objectives as floats, which are exact only near zero, so each round counts
+        from the best value of the round before until a round finds nothing better.
+        """
+        base = self._at(terms, hint) if hint else self._least(terms)
+        while True:
+            values, least, done = self._round(terms, hint, base)
+            if not done or values is None or abs(self._at(terms, values) - base) < EXACT_FLOAT:
+                return values, least
+            hint, base = values, self._at(terms, values)
+
+    def _at(self, terms: Terms, values: dict[str, int]) -> int:
+        """Value of a linear combination."""
+        return sum(k * values[c] for k, c in terms)
+
+    def _least(self, terms: Terms) -> int:
+        """Smallest value that the bounds of the columns allow."""
+        bounds = self.program.bounds
+        return sum(min(k * bounds[c][0], k * bounds[c][1]) for k, c in terms)
+
+    def _round(
+        self, terms: Terms, hint: dict[str, int] | None, base: int
+    ) -> tuple[dict[str, int] | None, int | None, bool]:
+        """Minimise once, counting from a base; values, bound, and whether it was finished."""
+        kept, self.model = self.model, _cloned(self.model)
+        raw, least = self.model.raw, self._least(terms)
+        try:
+            # A hint is a plan, so that nothing dearer need be looked at.
+            most = 0 if hint else -self._least(tuple((-k, c) for k, c in terms)) - base
+            beyond = raw.new_int_var(least - base, most, "beyond the base")
+            raw.add(self.model.linear(terms) - base == beyond)
+            raw.minimize(beyond)
+            for name in self.model.columns if hint else ():
+                raw.add_hint(self.model.columns[name], hint[name] if hint else 0)
+            values, status, low = self._call(self._printed(terms), base)
+        finally:
+            self.model = kept
         if status == cp_model.OPTIMAL:
             assert values is not None
-            return values, sum(k * values[c] for k, c in terms)
+            return values, self._at(terms, values), True
         if status == cp_model.INFEASIBLE:
-            return None, None
-        least = sum(
-            min(k * self.program.bounds[c][0], k * self.program.bounds[c][1]) for k, c in terms
-        )
-        return values or hint, max(
-            least, floor(low - abs(low) * 1e-12) if low is not None else least
-        )
+            return None, None, True
+        if status == cp_model.FEASIBLE and low is not None:
+            # A bound that goes with no plan is whatever CP-SAT started from.
+            least = max(least, base + floor(low - abs(low) * 1e-12))
+        return values or hint, least, False
 
     def _printed(self, terms: Terms) -> float | None:
         """Factor from an objective to the goal's printed unit; None for any other objective."""
@@ -312,28 +346,31 @@ class _Search:
         )
 
     def _call(
-        self, unit_scale: float | None = None
+        self, unit_scale: float | None = None, base: int = 0
     ) -> tuple[dict[str, int] | None, cp_model.CpSolverStatus, float | None]:
         """Run CP-SAT once within what is left of the time."""
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = self.config.workers
         solver.parameters.random_seed = self.config.seed
-        # OR-Tools 9.15 calls some feasible programs with a product infeasible while this is on
-        # (tests/solvers/programs.py, "a product beside what moves against it").
+        # OR-Tools 9.15 loses solutions of some programs in presolve, and more while it looks for
+        # "at least one of" (tests/solvers/programs.py, "a product beside what moves against it",
+        # and seed 10766 of tests.cross). Slower and right is better.
+        solver.parameters.cp_model_presolve = False
         solver.parameters.auto_detect_greater_than_at_least_one_of = False
         if self.config.workers > 1:
             solver.parameters.interleave_search = True
         if self.config.seconds is not None:
             left = self.config.seconds - (time.monotonic() - self.start)
             solver.parameters.max_time_in_seconds = max(left, 0.001)
-        watcher = _Watcher(self, unit_scale) if self.config.progress and unit_scale else None
+        watcher = _Watcher(self, unit_scale, base) if self.config.progress and unit_scale else None
         status = _solved(solver, self.model.raw, watcher)
         self.nodes += solver.num_branches
         if status == cp_model.MODEL_INVALID:
             raise OwnFault(f"cp-sat calls the model invalid: {self.model.raw.validate()}")
         if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
             spent = time.monotonic() - self.start
-            timed = self.config.seconds is not None and spent >= self.config.seconds - 0.05
+            # CP-SAT stops a little early when it sees that the time will not do.
+            timed = self.config.seconds is not None and spent >= self.config.seconds / 2
             self.stopped = Termination.TIME_LIMIT if timed else Termination.INTERRUPTED
         values = None
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
@@ -346,11 +383,8 @@ class _Search:
         """Among plans of the same goal return the first by the program's ties."""
         of, per = self.program.goal.of, self.program.goal.per
         top, bottom = held[of], held[per] if per else 1
-        same = self.model.raw.clone()
-        columns = {
-            n: same.get_int_var_from_proto_index(v.index) for n, v in self.model.columns.items()
-        }
-        kept, self.model = self.model, Model(self.program, same, columns)
+        kept, self.model = self.model, _cloned(self.model)
+        same, columns = self.model.raw, self.model.columns
         try:
             if per is None or self._slope(held) != Fraction(top, bottom):
                 same.add(columns[of] == top)
@@ -374,12 +408,8 @@ class _Search:
     def _alone(self, held: dict[str, int]) -> bool:
         """Tell whether no other plan of the present model exists."""
         kept = self.model
-        other = kept.raw.clone()
-        self.model = Model(
-            self.program,
-            other,
-            {n: other.get_int_var_from_proto_index(v.index) for n, v in kept.columns.items()},
-        )
+        self.model = _cloned(kept)
+        other = self.model.raw
         try:
             other.clear_objective()  # type: ignore[no-untyped-call]
             other.clear_hints()  # type: ignore[no-untyped-call]
@@ -395,6 +425,13 @@ class _Search:
         self.model.raw.add_forbidden_assignments(
             [self.model.columns[n] for n in names], [[held[n] for n in names]]
         )
+
+
+def _cloned(model: Model) -> Model:
+    """Copy a live model, so that what is added to the copy leaves the original alone."""
+    raw = model.raw.clone()
+    columns = {n: raw.get_int_var_from_proto_index(v.index) for n, v in model.columns.items()}
+    return Model(model.program, raw, columns)
 
 
 def _solved(
@@ -416,19 +453,15 @@ def _solved(
 class _Watcher(cp_model.CpSolverSolutionCallback):
     """Hands incumbents and bounds to whoever shows them."""
 
-    def __init__(self, search: _Search, scale: float) -> None:
+    def __init__(self, search: _Search, scale: float, base: int) -> None:
         super().__init__()
-        self._search, self._scale = search, scale
+        self._search, self._scale, self._base = search, scale, base
 
     def on_solution_callback(self) -> None:
         """Report one solution."""
         told = self._search.config.progress
         if told:
             spent = time.monotonic() - self._search.start
-            told(
-                Progress(
-                    spent,
-                    self.objective_value * self._scale,
-                    self.best_objective_bound * self._scale,
-                )
-            )
+            held = (self.objective_value + self._base) * self._scale
+            bound = (self.best_objective_bound + self._base) * self._scale
+            told(Progress(spent, held, bound))

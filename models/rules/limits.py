@@ -31,6 +31,7 @@ class UserLimit(Rule):
         self.sentence = limit.rule
         self.source = "the spec"
         self._node = parse(limit.rule)
+        self._blur_seconds = 0.0
 
     def post(self, say: Builder, problem: Problem) -> None:
         """Write the condition into the program."""
@@ -42,6 +43,8 @@ class UserLimit(Rule):
         columns["step_seconds"] = ("step_ticks", say.tick)
         # Step times are floored to ticks, at most one a sequence and one each for fill and end.
         blur = {"step_ticks": say.bounds["global_batch"][1] + 2}
+        # The verifier may not be stricter than the program that the plan comes from.
+        self._blur_seconds = 2 * blur["step_ticks"] * float(say.tick)
         Lowering(say, self.name, columns, blur).demand(self._node)
 
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
@@ -55,9 +58,10 @@ class UserLimit(Rule):
         values["devices"] = problem.devices
         values["peak_memory"] = estimate.memory.peak_bytes
         seconds = estimate.step_seconds
+        blur = TOLERANCE * seconds + self._blur_seconds
         ok = any(
             bool(evaluate(self._node, {**values, "step_seconds": near}))
-            for near in (seconds, seconds * (1 - TOLERANCE), seconds * (1 + TOLERANCE))
+            for near in (seconds, seconds - blur, seconds + blur)
         )
         shown = {
             "peak_memory": bytes_text(estimate.memory.peak_bytes),
