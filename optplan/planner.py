@@ -18,6 +18,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit
+from optplan.models.tabulate import ROOM
 from optplan.result import Alternative, Certificate, Explanation, Result, Status, Verdict
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
@@ -144,7 +145,7 @@ def run(
         plan, price, _ = checked(form, outcome.best[0])
         if form.rounding_seconds(plan) > FINE * price.step_seconds:
             finer = _finer(form, price.step_seconds / plan.global_batch)
-            if finer.tick < form.tick:
+            if finer is not None:
                 again = _engine(finer, engine, _rest(config, start), reduce)
                 if again.holding is outcome.holding:
                     return finer, replace(again, seconds=outcome.seconds + again.seconds)
@@ -162,12 +163,27 @@ def _blurred(form: Formulation, outcome: Outcome) -> bool:
     return timed and form.rounding_seconds(plan) > FINE * price.step_seconds
 
 
-def _finer(form: Formulation, near: float) -> Formulation:
-    """Formulate again on ticks as fine as a plan deserves, where the limits allow."""
-    try:
-        return formulate(form.problem, form.more, near=near)
-    except InputError:
-        return form
+def _finer(form: Formulation, near: float) -> Formulation | None:
+    """
+    Formulate again on ticks as fine as a plan deserves; None where that cannot be done.
+
+    Finer ticks cut off what is more than ``ROOM`` times slower than ``near`` seconds per sequence.
+    Where they make a limit refuse the plan that ``near`` comes from, the best plan may be one of
+    those; then a wider span is tried, until the ticks are as coarse as before.
+    """
+    while True:
+        try:
+            finer = formulate(form.problem, form.more, near=near)
+        except InputError:
+            return None
+        if finer.tick >= form.tick:
+            return None
+        found = exhaustive.solve(finer.program)
+        if found.best:
+            plan = finer.decode(found.best[0])
+            if estimate(form.problem, plan).step_seconds <= ROOM * near * plan.global_batch:
+                return finer
+        near *= ROOM
 
 
 def _rest(config: SolverConfig, start: float) -> SolverConfig:

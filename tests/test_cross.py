@@ -78,3 +78,9 @@ def test_a_disagreement_ends_with_status_1(
     monkeypatch.setattr(cross, "examine", lambda seed, *_: cross.Seen(seed, mismatches=["goals"]))
     assert cross.main(["--count", "1"]) == 1
     assert "seed 0: goals" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("seed", [121, 285, 1087, 1256, 10243, 10558, 10766])
+def test_a_seed_that_once_disagreed_agrees(seed: int) -> None:
+    """Limits within a tick, plans cut off on finer ticks, and solutions lost in a presolve."""
+    assert cross.examine(seed, limit=5.0).mismatches == []
