@@ -23,6 +23,7 @@ from optplan.result import Alternative, Certificate, Explanation, Result, Status
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
+from optplan.solvers.catalogue import require
 
 EQUAL = 1e-12
 """Relative difference between two floats that are the same sum in another order."""
@@ -137,6 +138,7 @@ def run(
     Ticks must span from the fastest plan to the slowest. Where that makes them coarse, the plan
     found tells how fine they have to be.
     """
+    require(engine)
     config, start = config or SolverConfig(), time.monotonic()
     form = formulate(problem, rules)
     outcome = _engine(form, engine, _rest(config, start), reduce)

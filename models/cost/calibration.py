@@ -9,7 +9,6 @@ from pydantic import Field
 from optplan.models.record import Count, Flag, Record, Share, Text
 from optplan.models.units import Bytes
 
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 

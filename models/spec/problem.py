@@ -14,8 +14,6 @@ from optplan.models.spec.cluster import Cluster
 from optplan.models.spec.space import Limit, Search
 from optplan.models.spec.workload import Workload
 
-GOALS = ("fastest", "most-headroom")
-
 Prices = Literal["canonical", "paper"]
 
 

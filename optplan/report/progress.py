@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from types import TracebackType
 from typing import Any
 
@@ -23,7 +22,6 @@ class Watch:
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet or not sys.stderr.isatty()
-        self._start = time.monotonic()
         self._bar: Any = None  # a rich Progress, imported late
         self._line = "searching"
 

@@ -10,9 +10,10 @@ from importlib import import_module
 import pytest
 
 import optplan.solvers
+from optplan.models.errors import InputError
 from optplan.models.program import Program
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination, rank
-from optplan.solvers.catalogue import ENGINES, available, engine
+from optplan.solvers.catalogue import ENGINES, available, engine, require
 from tests.random_programs import every_plan
 from tests.solvers.programs import (
     FEASIBLE,
@@ -187,3 +188,9 @@ def test_the_least_goal_declared_bounds_a_stopped_search(name: str) -> None:
     program = spanned(make(least=0))
     outcome = engine(name)(program, SolverConfig(seconds=1e-9))
     assert outcome.bound is None or outcome.bound <= Fraction(0)
+
+
+def test_an_engine_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    """The Python call cannot rely on the command line's own check."""
+    with pytest.raises(InputError, match="no engine 'simplex'; one of cp-sat, exhaustive, paper"):
+        require("simplex")
