@@ -62,7 +62,7 @@ def post_time(say: Builder, problem: Problem, near: float | None = None) -> Frac
     def busy(first: NDArray[np.bool_], last: NDArray[np.bool_]) -> Reals:
         everywhere = np.ones_like(one) if paper else last
         return np.asarray(
-            stage_time(problem, layers, layers * again, first, everywhere, tp, b).total
+            stage_time(problem, layers, layers * again, first, everywhere, tp, size).total
         )
 
     no, yes = np.zeros_like(one), np.ones_like(one)

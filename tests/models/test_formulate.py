@@ -228,3 +228,16 @@ def test_a_tick_is_a_power_of_ten() -> None:
     for seed in range(20):
         tick = formulate(samples.random_problem(seed)).tick
         assert tick == Fraction(10) ** round(math.log10(tick))
+
+
+def test_bytes_that_outgrow_64_bits_are_priced_all_the_same() -> None:
+    """Embedding and loss of a huge micro-batch, on a memory so slow that they are the price."""
+    slow = {"cluster.accelerator.hbm_bandwidth": "1 B/s"}
+    problem = samples.problem(HUGE, MACHINES["one device"], asked_batch("a million"), slow)
+    form = formulate(problem)
+    flags = ("sequence_parallel", "recompute", "zero")
+    point = dict.fromkeys(("tp", "pp", "dp", "micro_batches"), 1) | dict.fromkeys(flags, 0)
+    point |= {"micro_batch": 2**20, "global_batch": 2**20}
+    seconds = estimate(problem, form.decode(point)).step_seconds
+    price = form.program.evaluate(point)["step_ticks"] * float(form.tick)
+    assert price == pytest.approx(seconds, rel=1e-6)
