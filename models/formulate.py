@@ -12,7 +12,7 @@ from optplan.models.builder import Builder
 from optplan.models.domains import CHOICES, asked_values, natural_values
 from optplan.models.program import Fact, Goal, Program
 from optplan.models.rules.limits import UserLimit
-from optplan.models.rules.registry import Rule, rules
+from optplan.models.rules.registry import Rule, code_of, rules
 from optplan.models.rules.search import Asked
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -60,8 +60,7 @@ class Formulation:
 
     def encode(self, plan: Plan) -> dict[str, int]:
         """Turn a plan into values of the choices."""
-        values = {name: int(getattr(plan, name)) for name in CHOICES if name != "recompute"}
-        return values | {"recompute": RECOMPUTES.index(plan.recompute)}
+        return {name: code_of(plan, name) for name in CHOICES}
 
 
 def plan_of(problem: Problem, assignment: Mapping[str, int]) -> Plan:

@@ -59,11 +59,11 @@ class Linear:
         """Multiply by a number."""
         return Linear().plus(self, factor)
 
-    def whole(self) -> tuple[Terms, Fraction, int]:
-        """Terms with whole coefficients, the constant on the same scale, and the scale."""
+    def whole(self) -> tuple[Terms, Fraction]:
+        """Terms with whole coefficients, and the constant on the same scale."""
         scale = math.lcm(*(k.denominator for k in self.terms.values())) if self.terms else 1
         terms = tuple((int(k * scale), column) for column, k in self.terms.items())
-        return terms, self.constant * scale, scale
+        return terms, self.constant * scale
 
 
 class Lowering:
@@ -160,7 +160,7 @@ class Lowering:
         Times count as equal within ``SAME_TIME`` of each other and of their rounding to ticks, so
         that ``<=`` and ``==`` hold at a plan's own printed step time and ``<`` does not.
         """
-        terms, constant, _ = difference.whole()
+        terms, constant = difference.whole()
         zero = -constant
         slack = 0
         if any(column in self._blur for _, column in terms):
@@ -272,13 +272,7 @@ class Lowering:
         scale = math.lcm(
             *(k.denominator for part in parts for k in (*part.terms.values(), part.constant))
         )
-        columns = tuple(
-            self._sum(
-                tuple((int(k * scale), c) for c, k in part.terms.items()),
-                int(part.constant * scale),
-            )
-            for part in parts
-        )
+        columns = tuple(self._on_scale(part, scale) for part in parts)
         result = self._new("least" if least else "greatest")
         (self._say.smallest if least else self._say.largest)(self._name, result, columns)
         self._follows(result, *columns)
@@ -290,8 +284,12 @@ class Lowering:
             ((column, k),) = form.terms.items()
             return column, k
         scale = math.lcm(*(k.denominator for k in (*form.terms.values(), form.constant)))
+        return self._on_scale(form, scale), Fraction(1, scale)
+
+    def _on_scale(self, form: Linear, scale: int) -> str:
+        """Define a column that holds a linear form times a scale that makes it whole."""
         terms = tuple((int(k * scale), c) for c, k in form.terms.items())
-        return self._sum(terms, int(form.constant * scale)), Fraction(1, scale)
+        return self._sum(terms, int(form.constant * scale))
 
     def _scaled(self, column: str, factor: Fraction) -> str:
         """Return a column times a whole number."""

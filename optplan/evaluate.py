@@ -143,7 +143,7 @@ def _complete(problem: Problem, rules: tuple[Rule, ...], given: dict[str, int]) 
     """Fill in what a plan leaves open."""
     values = _multiplied(problem, dict(given))
     if set(WHOLE) <= set(values):
-        direct = _follow_flags(problem, rules, values)
+        direct = _follow_flags(problem, values)
         if direct:
             return direct
     wanted = problem
@@ -184,7 +184,7 @@ def _multiplied(problem: Problem, values: dict[str, int]) -> dict[str, int]:
     return values
 
 
-def _follow_flags(problem: Problem, rules: tuple[Rule, ...], values: dict[str, int]) -> Plan | None:
+def _follow_flags(problem: Problem, values: dict[str, int]) -> Plan | None:
     """Build the plan directly when its flags are given too or its products do not fit."""
     fits = values["tp"] * values["pp"] * values["dp"] == problem.devices
     splits = (

@@ -142,36 +142,42 @@ def run(
     config, start = config or SolverConfig(), time.monotonic()
     form = formulate(problem, rules)
     outcome = _engine(form, engine, _rest(config, start), reduce)
-    # Slow plans are cut off on finer ticks, which the paper engine would take for a rise.
-    if outcome.best and problem.goal == "fastest" and engine != "paper":
-        plan, price, _ = checked(form, outcome.best[0])
-        if form.rounding_seconds(plan) > FINE * price.step_seconds:
-            finer = _finer(form, price.step_seconds / plan.global_batch)
-            if finer is not None:
-                again = _engine(finer, engine, _rest(config, start), reduce)
-                if again.holding is outcome.holding:
-                    return finer, replace(again, seconds=outcome.seconds + again.seconds)
-    if outcome.best and engine == "paper" and _blurred(form, outcome):
-        detail = "ticks are too coarse to settle limits on step_seconds without refining them"
-        nothing = Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=detail)
-        return form, replace(nothing, engine=outcome.engine, seconds=outcome.seconds)
+    if not outcome.best:
+        return form, outcome
+    plan, price, _ = checked(form, outcome.best[0])
+    if form.rounding_seconds(plan) <= FINE * price.step_seconds:
+        return form, outcome
+    if engine == "paper":
+        # Slow plans are cut off on finer ticks, which its facts would take for a rise.
+        return form, _unsettled(outcome) if _timed(problem) else outcome
+    near = price.step_seconds / plan.global_batch
+    finer = _finer(form, outcome.best[0], near) if problem.goal == "fastest" else None
+    if finer is not None:
+        again = _engine(finer, engine, _rest(config, start), reduce)
+        if again.holding is outcome.holding:
+            return finer, replace(again, seconds=outcome.seconds + again.seconds)
     return form, outcome
 
 
-def _blurred(form: Formulation, outcome: Outcome) -> bool:
-    """Tell whether rounding may decide a limit on the step time."""
-    plan, price, _ = checked(form, outcome.best[0])
-    timed = any("step_seconds" in limit.rule for limit in form.problem.limits)
-    return timed and form.rounding_seconds(plan) > FINE * price.step_seconds
+def _timed(problem: Problem) -> bool:
+    """Tell whether a limit asks for the step time."""
+    return any("step_seconds" in limit.rule for limit in problem.limits)
 
 
-def _finer(form: Formulation, near: float) -> Formulation | None:
+def _unsettled(outcome: Outcome) -> Outcome:
+    """Take back an answer that rounding may have decided."""
+    detail = "ticks are too coarse to settle limits on step_seconds without refining them"
+    nothing = Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=detail)
+    return replace(nothing, engine=outcome.engine, seconds=outcome.seconds)
+
+
+def _finer(form: Formulation, held: Mapping[str, int], near: float) -> Formulation | None:
     """
     Formulate again on ticks as fine as a plan deserves; None where that cannot be done.
 
-    Finer ticks cut off what is more than ``ROOM`` times slower than ``near`` seconds per sequence.
-    Where they make a limit refuse the plan that ``near`` comes from, the best plan may be one of
-    those; then a wider span is tried, until the ticks are as coarse as before.
+    Finer ticks cut off what is more than ``ROOM`` times slower than the plan held, which takes
+    ``near`` seconds per sequence. Where they make a limit refuse that plan, the best plan may be
+    one of those; then a wider span is tried, until the ticks are as coarse as before.
     """
     while True:
         try:
@@ -180,6 +186,8 @@ def _finer(form: Formulation, near: float) -> Formulation | None:
             return None
         if finer.tick >= form.tick:
             return None
+        if not any(finer.program.broken(held)):
+            return finer
         found = exhaustive.solve(finer.program)
         if found.best:
             plan = finer.decode(found.best[0])

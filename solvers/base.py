@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
@@ -179,3 +179,15 @@ def ratio(program: Program, values: dict[str, int]) -> Fraction:
 def rank(program: Program, values: dict[str, int]) -> tuple[Fraction, ...]:
     """Order of a plan among plans: its goal, then the program's ties."""
     return (ratio(program, values), *(Fraction(values[column]) for column in program.ties))
+
+
+def chosen(program: Program, values: Mapping[str, int]) -> dict[str, int]:
+    """Keep the choices among fully evaluated values."""
+    return {choice.name: values[choice.name] for choice in program.choices}
+
+
+def holding(found: bool, done: bool) -> Holding:
+    """Say what an engine holds: a plan or none, and whether nothing was left to look at."""
+    if not found:
+        return Holding.NOTHING
+    return Holding.OPTIMAL if done else Holding.FEASIBLE

@@ -14,7 +14,16 @@ from ortools.sat.python import cp_model
 
 from optplan.models.errors import OwnFault
 from optplan.models.program import LARGEST, Program, Terms
-from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination, ratio
+from optplan.solvers.base import (
+    Holding,
+    Outcome,
+    Progress,
+    SolverConfig,
+    Termination,
+    chosen,
+    holding,
+    ratio,
+)
 from optplan.solvers.cpsat_model import cloned, translate
 
 ENGINE = f"cp-sat (ortools {version('ortools')})"
@@ -86,15 +95,10 @@ class _Search:
             known = [b for b in (bound, self.program.goal.least) if b is not None]
             bound = max(known, default=None)
         proved = self.stopped is None or (goal is not None and goal == bound)
-        names = [choice.name for choice in self.program.choices]
         return Outcome(
             termination=Termination.PROVED if proved else self.stopped or Termination.FAILED,
-            holding=Holding.NOTHING
-            if not best
-            else Holding.OPTIMAL
-            if proved
-            else Holding.FEASIBLE,
-            best=tuple({name: plan[name] for name in names} for plan in best),
+            holding=holding(bool(best), proved),
+            best=tuple(chosen(self.program, plan) for plan in best),
             goal=goal,
             bound=bound,
             engine=ENGINE,
@@ -179,8 +183,8 @@ class _Search:
             beyond = raw.new_int_var(least - base, most, "beyond the base")
             raw.add(self.model.linear(terms) - base == beyond)
             raw.minimize(beyond)
-            for name in self.model.columns if hint else ():
-                raw.add_hint(self.model.columns[name], hint[name] if hint else 0)
+            for name, value in (hint or {}).items():
+                raw.add_hint(self.model.columns[name], value)
             values, status, low = self._call(self._printed(terms), base)
         finally:
             self.model = kept
@@ -266,10 +270,7 @@ class _Search:
         """Tell whether no other plan of the present model exists."""
         kept = self.model
         self.model = cloned(kept)
-        other = self.model.raw
         try:
-            other.clear_objective()  # type: ignore[no-untyped-call]
-            other.clear_hints()  # type: ignore[no-untyped-call]
             self._forbid(held)
             _, status, _ = self._call()
             return status == cp_model.INFEASIBLE
@@ -278,10 +279,9 @@ class _Search:
 
     def _forbid(self, held: dict[str, int]) -> None:
         """Rule out one assignment of the choices."""
-        names = [choice.name for choice in self.program.choices]
-        self.model.raw.add_forbidden_assignments(
-            [self.model.columns[n] for n in names], [[held[n] for n in names]]
-        )
+        values = chosen(self.program, held)
+        columns = [self.model.columns[name] for name in values]
+        self.model.raw.add_forbidden_assignments(columns, [list(values.values())])
 
 
 def _solved(

@@ -7,20 +7,20 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optplan.models.program import Integers, Program, Table
 from optplan.solvers.base import (
     Census,
-    Holding,
     Outcome,
     Progress,
     SolverConfig,
     Termination,
+    chosen,
+    holding,
     rank,
     ratio,
 )
-from optplan.solvers.grid import Block, Grid, Mask
+from optplan.solvers.grid import Block, Grid, Mask, prices
 
 NEAR = 1e-12
 """Floats closer than this, relatively, are told apart by exact fractions."""
@@ -49,7 +49,7 @@ def solve(
     -------
     Outcome
         ``exhausted`` with the exact optimum, or ``time-limit`` / ``interrupted`` with the best so
-        far and no bound.
+        far and no bound but the goal's own ``least``.
     """
     config = config or SolverConfig()
     start, told = time.monotonic(), time.monotonic()
@@ -83,11 +83,10 @@ def solve(
         termination = Termination.INTERRUPTED
     done = termination is Termination.EXHAUSTED
     goal = ratio(program, best[0]) if best else None
-    names = [choice.name for choice in program.choices]
     return Outcome(
         termination=termination,
-        holding=Holding.NOTHING if not best else Holding.OPTIMAL if done else Holding.FEASIBLE,
-        best=tuple({name: values[name] for name in names} for values in best),
+        holding=holding(bool(best), done),
+        best=tuple(chosen(program, values) for values in best),
         goal=goal,
         bound=goal if done else program.goal.least,
         census=Census(total, removed) if done else None,
@@ -102,18 +101,12 @@ def count(program: Program) -> int:
     return Grid(program).points
 
 
-def goal_array(program: Program, block: Block) -> NDArray[np.float64]:
-    """Goal of every point of a judged block, in program units; refused points are infinite."""
-    of = block.columns[program.goal.of].astype(np.float64)
-    price = of / block.columns[program.goal.per] if program.goal.per else of
-    return np.where(block.alive, price, np.inf)
-
-
 def _candidates(program: Program, block: Block, top: int) -> Iterator[dict[str, int]]:
     """Yield the points of a judged block that may be among the best, exactly evaluated."""
     if not block.alive.any():
         return
-    price = np.broadcast_to(goal_array(program, block), block.shape).ravel()
+    price = np.where(block.alive, prices(program, block), np.inf)
+    price = np.broadcast_to(price, block.shape).ravel()
     cut = np.partition(price, top - 1)[top - 1] if top < price.size else price.max()
     if not np.isfinite(cut):
         cut = price[np.isfinite(price)].max()

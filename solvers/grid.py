@@ -76,6 +76,12 @@ class Block:
         return read
 
 
+def prices(program: Program, block: Block) -> NDArray[np.float64]:
+    """Goal of every point of a judged block, in program units, refused points included."""
+    of = block.columns[program.goal.of].astype(np.float64)
+    return of / block.columns[program.goal.per] if program.goal.per else of
+
+
 class Grid:
     """
     The space of a program, cut into blocks, and the statements that run over them.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optplan.models.program import Program
-from optplan.solvers.grid import Block, Grid, Mask
+from optplan.solvers.base import chosen
+from optplan.solvers.grid import Grid, prices
 
 
 def nearest(program: Program) -> dict[str, int] | None:
@@ -33,18 +33,11 @@ def nearest(program: Program) -> dict[str, int] | None:
         fewest = int(broken.min())
         if best is not None and fewest > best[0]:
             continue
-        price = _price(program, block, broken == fewest)
+        price = np.where(broken == fewest, prices(program, block), np.inf)
+        price = np.broadcast_to(price, block.shape).ravel()
         at = int(price.argmin())
         if best is None or (fewest, float(price[at])) < best:
             best = (fewest, float(price[at]))
             read = block.at(np.array([at]))
-            found = {choice.name: int(read[choice.name][0]) for choice in program.choices}
+            found = chosen(program, {name: int(column[0]) for name, column in read.items()})
     return found
-
-
-def _price(program: Program, block: Block, among: Mask) -> NDArray[np.float64]:
-    """Goal of some points of a block, flat; infinite elsewhere."""
-    of, per = program.goal.of, program.goal.per
-    goal = block.columns[of] / (block.columns[per] if per else 1)
-    price: NDArray[np.float64] = np.where(among, goal, np.inf)
-    return np.broadcast_to(price, block.shape).ravel()

@@ -17,6 +17,8 @@ from optplan.solvers.base import (
     Progress,
     SolverConfig,
     Termination,
+    chosen,
+    holding,
     rank,
     ratio,
 )
@@ -71,12 +73,10 @@ def solve(program: Program, config: SolverConfig | None = None) -> Outcome:
         termination = Termination.INTERRUPTED
     finished = termination is Termination.EXHAUSTED
     goal = ratio(program, walk.best) if walk.best else None
-    holding = Holding.OPTIMAL if finished else Holding.FEASIBLE
-    names = [choice.name for choice in program.choices]
     return Outcome(
         termination=termination,
-        holding=holding if walk.best else Holding.NOTHING,
-        best=({name: walk.best[name] for name in names},) if walk.best else (),
+        holding=holding(walk.best is not None, finished),
+        best=(chosen(program, walk.best),) if walk.best else (),
         goal=goal,
         bound=goal if finished else program.goal.least,
         census=Census(walk.points, dict(walk.removed)) if finished else None,

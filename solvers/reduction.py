@@ -9,7 +9,7 @@ import numpy as np
 from optplan.models.program import Integers, Program, Table
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Outcome, SolverConfig, Termination
-from optplan.solvers.grid import Block, Mask
+from optplan.solvers.grid import Block, Mask, prices
 
 SAFETY = 1e-9
 """A tuple falls only when its bound exceeds the incumbent by this share, above any rounding."""
@@ -48,9 +48,8 @@ def reduce_by_bound(program: Program, config: SolverConfig | None = None) -> Red
     bounds: list[dict[tuple[int, ...], float]] = [{} for _ in spans]
 
     def watch(block: Block, relaxed: Mask) -> None:
-        goal = program.goal
-        price = block.columns[goal.of] / (block.columns[goal.per] if goal.per else 1)
-        price = np.broadcast_to(np.where(relaxed, price, np.inf), block.shape)
+        price = np.where(relaxed, prices(program, block), np.inf)
+        price = np.broadcast_to(price, block.shape)
         for axis, (table, bound) in enumerate(zip(spans, bounds, strict=True)):
             others = tuple(i for i in range(len(block.shape)) if i != axis)
             least = price.min(axis=others)

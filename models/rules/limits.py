@@ -7,12 +7,13 @@ from fractions import Fraction
 
 from optplan.models.builder import Builder
 from optplan.models.cost.estimate import Estimate
+from optplan.models.domains import CHOICES
 from optplan.models.expression import evaluate, names, parse, show
 from optplan.models.lowering import Lowering
-from optplan.models.rules.registry import Finding, Rule
+from optplan.models.rules.registry import Finding, Rule, code_of
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import RECOMPUTES, Limit
+from optplan.models.spec.space import Limit
 from optplan.models.units import bytes_text, seconds_text
 
 TOLERANCE = 3e-9
@@ -49,12 +50,7 @@ class UserLimit(Rule):
 
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
         """Ask the condition of the plan's own values, a step time within its tolerance."""
-        values: dict[str, int | float] = {
-            name: getattr(plan, name)
-            for name in ("tp", "pp", "dp", "micro_batch", "micro_batches", "global_batch", "zero")
-        }
-        values["sequence_parallel"] = int(plan.sequence_parallel)
-        values["recompute"] = RECOMPUTES.index(plan.recompute)
+        values: dict[str, int | float] = {name: code_of(plan, name) for name in CHOICES}
         values["devices"] = problem.devices
         values["peak_memory"] = estimate.memory.peak_bytes
         seconds = estimate.step_seconds
