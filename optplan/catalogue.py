@@ -1,4 +1,4 @@
-"""The shipped workloads, accelerators and calibrations, by name."""
+"""The shipped workloads, accelerators, calibrations and frameworks, by name."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ from ruamel.yaml import YAML
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import OwnFault
 from optplan.models.spec.cluster import Accelerator
+from optplan.models.spec.framework import Framework
 from optplan.models.spec.workload import Architecture
 from optplan.places import Refusal, short
 
-Kind = Literal["workloads", "accelerators", "calibrations"]
+Kind = Literal["workloads", "accelerators", "calibrations", "frameworks"]
 
 GENERIC = "generic"
 """The calibration of an accelerator that has none of its own."""
 
-_SINGULAR = {"workloads": "workload", "accelerators": "accelerator", "calibrations": "calibration"}
+_SINGULAR = {
+    "workloads": "workload",
+    "accelerators": "accelerator",
+    "calibrations": "calibration",
+    "frameworks": "framework",
+}
 _FILE_NAME = re.compile(r"[a-z0-9][a-z0-9.-]{,99}")
+_VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,3})", re.ASCII)
 
 
 @cache
@@ -123,6 +130,76 @@ def calibration_for(accelerator_name: str) -> Calibration:
         if accelerator_name in (_file("calibrations", name).get("accelerators") or ()):
             return calibration(name)
     return calibration(GENERIC)
+
+
+def framework(name: str) -> Framework:
+    """
+    Return what a version of a framework can launch.
+
+    Parameters
+    ----------
+    name
+        Name or alias, alone for the newest version known, or with a version as in
+        ``megatron-core@0.15``: what changed last in or before it.
+
+    Raises
+    ------
+    Refusal
+        Nothing has that name, or nothing is known of that version; the remedy says what is.
+    """
+    base, at, wanted = (part.strip() for part in name.partition("@"))
+    key = canonical("frameworks", base)
+    found = _VERSION.fullmatch(wanted)
+    if at and not found:
+        raise Refusal(
+            f"'{short(wanted)}' is no version of {key}",
+            f"write one such as {key}@{versions(key)[-1]}",
+        )
+    version = found[1] if found else versions(key)[-1]
+    return Framework.model_validate({"name": f"{key}@{version}", **_known_of(key, version)})
+
+
+def versions(key: str) -> tuple[str, ...]:
+    """Return the versions of a framework in which something changed, oldest first."""
+    return tuple(entry["since"] for entry in _entries(key) if "gone" not in entry)
+
+
+def _entries(key: str) -> list[dict[str, Any]]:
+    """Return what is written about the versions of one framework, oldest first."""
+    entries = _file("frameworks", key).get("versions")
+    if not isinstance(entries, list) or not entries:
+        raise OwnFault(f"frameworks/{key}.yaml of the catalogue holds no versions")
+    return entries
+
+
+def _known_of(key: str, version: str) -> dict[str, Any]:
+    """Return every field of one version: each entry up to it adds to those before."""
+    found: dict[str, Any] = {}
+    for entry in _entries(key):
+        if _order(entry["since"]) > _order(version):
+            break
+        if "gone" in entry:
+            last = versions(key)[-1]
+            raise Refusal(
+                f"nothing is known of {key}@{version}: {entry['gone']}",
+                f"the last version known is {key}@{last}",
+            )
+        if "as" in entry:
+            found = framework(entry["as"]).model_dump(exclude={"name"})
+        changed = {field: entry[field] for field in entry if field not in ("since", "as")}
+        found |= changed | {"sources": found.get("sources", {}) | entry["sources"]}
+    if not found:
+        known = versions(key)
+        raise Refusal(
+            f"nothing is known of {key}@{version}",
+            f"known: from {key}@{known[0]} on, with changes in {', '.join(known)}",
+        )
+    return found
+
+
+def _order(version: str) -> tuple[int, ...]:
+    """Return what versions are compared by; 0.12 and 0.12.0 are one."""
+    return tuple(map(int, re.sub(r"(\.0+)+$", "", version).split(".")))
 
 
 def _path(kind: Kind, name: str) -> Traversable:

@@ -40,6 +40,9 @@ class Calibration(Record):
     """Tokens of a micro-batch at which launch and latency costs halve the utilization (c1)."""
     shard_loss: NotNegative = 0.0
     """Loss from narrow shards: utilization is halved where ``t / h`` is its reciprocal (c2)."""
+    attention_loss: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
+    """Time of a flash attention's core over that of a matrix product with as many FLOP, where the
+    backward pass counts as twice the forward pass (it computes the scores again: 2.5 times)."""
     link_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the data-sheet bandwidth that a collective inside a node reaches."""
     network_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -54,6 +57,13 @@ class Calibration(Record):
     """Share of what could hide behind the weight gradients that really does."""
     overlap_dp: Share = 0.0
     """Share of the data-parallel collective hidden behind the backward pass."""
+    overlap_cp: Share = 0.0
+    """Share of what a ring could hide behind attention that it really does (arXiv 2310.01889)."""
+    overlap_fsdp: Share = 0.5
+    """Share of what fetching weights ahead could hide behind a layer that it really does; left
+    out: a half, as on H100."""
+    overlap_ep: Share = 0.0
+    """Share of the all-to-all of experts hidden behind arithmetic, where that is switched on."""
     p2p_exposed: Share = 1.0
     """Share of each steady-state transfer between stages that is not hidden (chi)."""
     reserve: Bytes

@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 from pydantic import Field
 
+from optplan.models.cost.block import Busy, Ranks
 from optplan.models.cost.compute import model_flops
-from optplan.models.cost.memory import (
-    StageMemory,
-    in_flight,
-    kept_activations,
-    states,
-    working_bytes,
+from optplan.models.cost.layout import Kept, Owned, Pieces, Place, excess, kept, owned, pieces
+from optplan.models.cost.memory import Slice
+from optplan.models.cost.schedule import (
+    bubble_seconds,
+    enough,
+    even_bubble_seconds,
+    flight,
+    late_seconds,
 )
-from optplan.models.cost.parameters import stage_parameters
-from optplan.models.cost.schedule import bubble_seconds
-from optplan.models.cost.stage import StageTime, stage_time
-from optplan.models.cost.step import step_time
-from optplan.models.cost.traffic import hop_seconds
+from optplan.models.cost.traffic import crossings, data_inside, hop_seconds
 from optplan.models.record import Record
+from optplan.models.spec.framework import CONTEXTS
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import ORDERS
 
 TERMS = {
     "TF": "arithmetic of the slowest stage, forward and backward",
     "TCT": "tensor-parallel all-reduces",
     "TAT": "additions inside them",
+    "TCC": "exchange of context parallelism",
+    "TCE": "exchange of experts",
     "TO": "communication hidden behind arithmetic (subtracted)",
-    "TCD": "data-parallel gradient collectives, as far as exposed",
+    "TCD": "data-parallel collectives, as far as exposed",
     "TAD": "additions inside them",
     "TB": "pipeline bubble",
     "TCP": "transfers between stages",
     "T_opt": "optimizer step",
 }
-"""Terms of the step time, in the order of Eq. 1 of arXiv 2501.00254, and T_opt, which it lacks."""
+"""
+Terms of the step time, in the order of Eq. 1 of arXiv 2501.00254; it lacks TCC, TCE and T_opt.
+"""
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "working", "reserve")
 """Parts of a stage's memory, in the order they print."""
@@ -45,12 +53,14 @@ class StageUse(Record):
     """Number of the stage, from 0."""
     layers: int
     """Blocks it holds."""
+    recomputed: int = 0
+    """Blocks of them that it computes again in the backward pass."""
     peak_bytes: int
     """Bytes on each of its devices at the worst moment, reserve included."""
     parts: dict[str, int]
     """Bytes by part."""
     in_flight: int
-    """Micro-batches whose activations it holds at once."""
+    """Micro-batches whose activations it holds at once, counted chunk by chunk."""
     micro_batch_seconds: float
     """Forward and backward of one micro-batch."""
 
@@ -80,6 +90,8 @@ class Estimate(Record):
     terms: dict[str, float] = Field(
         description="Seconds by term; TO is subtracted, all others add up."
     )
+    late_seconds: float = 0.0
+    """Part of the bubble that only very uneven stages have, and that a search does not price."""
     memory: Memory
     """Bytes by stage."""
 
@@ -98,34 +110,12 @@ def estimate(problem: Problem, plan: Plan) -> Estimate:
     Returns
     -------
     Estimate
-        ``step_seconds`` is ``TF + TCT + TAT - TO + TCD + TAD + TB + TCP + T_opt``.
+        ``step_seconds`` is the sum of the terms, TO subtracted. Under 1F1B it bounds the event
+        simulation of the stages from above, whatever they hold; under the other schedules, whose
+        chunks are priced as equal, likewise (``cost.schedule``).
     """
-    times = [_time(problem, plan, stage) for stage in range(plan.pp)]
-    busy = [float(time.total) for time in times]
-    slowest = times[max(range(plan.pp), key=busy.__getitem__)]
-    m = plan.micro_batches
-    shape = problem.workload.architecture
-    fullest = max(
-        int(stage_parameters(shape, layers, i == 0, i == plan.pp - 1, plan.tp))
-        for i, layers in enumerate(plan.layers_per_stage)
-    )
-    once = step_time(problem, fullest, plan.tp, plan.dp, plan.zero)
-    hops = hop_seconds(
-        problem, plan.micro_batch, plan.tp, plan.pp, plan.dp, int(plan.sequence_parallel)
-    )
-    bubble = bubble_seconds(busy if problem.prices == "canonical" else [max(busy)] * plan.pp)
-    seconds = {
-        "TF": m * slowest.compute,
-        "TCT": m * slowest.reduce,
-        "TAT": m * slowest.arithmetic,
-        "TO": m * slowest.hidden,
-        "TCD": once.reduce,
-        "TAD": once.arithmetic,
-        "TB": bubble,
-        "TCP": hops.fill + problem.calibration.p2p_exposed * m * hops.steady,
-        "T_opt": once.update,
-    }
-    terms = {name: float(value) for name, value in seconds.items()}
+    at = _Layout(problem, plan)
+    terms = at.terms()
     step = sum(terms.values()) - 2 * terms["TO"]
     rate = plan.global_batch / step
     workload, devices = problem.workload, problem.devices
@@ -135,58 +125,272 @@ def estimate(problem: Problem, plan: Plan) -> Estimate:
         tokens_per_second_per_device=rate * workload.sequence_length / devices,
         mfu=rate * model_flops(workload) / (devices * peak),
         terms=terms,
-        memory=_memory(problem, plan, busy),
+        late_seconds=at.late(),
+        memory=at.memory(),
     )
 
 
-def _time(problem: Problem, plan: Plan, stage: int) -> StageTime:
-    """Price one stage of a plan; in ``paper`` prices every stage is as slow as the last."""
-    paper = problem.prices == "paper"
-    return stage_time(
-        problem,
-        plan.layers_per_stage[stage],
-        plan.recomputed_layers_per_stage[stage],
-        first=stage == 0,
-        last=paper or stage == plan.pp - 1,
-        tp=plan.tp,
-        micro_batch=plan.micro_batch,
-    )
+@dataclass(frozen=True)
+class _Layout:
+    """One plan with the pieces of its price."""
 
+    problem: Problem
+    plan: Plan
 
-def stage_memory(problem: Problem, plan: Plan, stage: int) -> StageMemory:
-    """Bytes of one stage of a plan by part."""
-    first, last = stage == 0, stage == plan.pp - 1
-    layers, recomputed = plan.layers_per_stage[stage], plan.recomputed_layers_per_stage[stage]
-    sp = int(plan.sequence_parallel)
-    kept = kept_activations(problem, layers, recomputed, plan.micro_batch, plan.tp, sp)
-    held = states(problem, layers, first, last, plan.tp, plan.dp, plan.zero)
-    return StageMemory(
-        *held,
-        activations=kept * in_flight(plan.pp, plan.micro_batches, stage),
-        working=working_bytes(problem, recomputed, last, plan.micro_batch, plan.tp, sp),
-        reserve=problem.calibration.reserve,
-    )
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Seconds of a micro-batch."""
+        plan = self.plan
+        context = CONTEXTS.index(plan.context)
+        selective = plan.recompute == "selective"
+        at = Ranks(plan.tp, plan.cp, plan.ep, plan.etp, context, float(plan.micro_batch), selective)
+        return pieces(self.problem, at)
 
+    @cached_property
+    def owned(self) -> Owned:
+        """States and their exchange."""
+        plan = self.plan
+        order = ORDERS.index(plan.order)
+        inside = data_inside(self.problem, plan.tp, plan.pp, plan.dp, plan.cp, order)
+        flags = (plan.zero, int(plan.hsdp), int(plan.offload), int(plan.pp == 1))
+        at = Place(plan.tp, plan.cp, plan.dp, int(inside), plan.ep, plan.etp, *flags)
+        return owned(self.problem, at)
 
-def _memory(problem: Problem, plan: Plan, busy: list[float]) -> Memory:
-    """Fill in the memory table of a plan."""
-    stages = []
-    for i in range(plan.pp):
-        held = stage_memory(problem, plan, i)
-        stages.append(
-            StageUse(
-                stage=i,
-                layers=plan.layers_per_stage[i],
-                peak_bytes=int(held.peak),
-                parts={part: int(getattr(held, part)) for part in PARTS},
-                in_flight=int(in_flight(plan.pp, plan.micro_batches, i)),
-                micro_batch_seconds=busy[i],
-            )
+    @cached_property
+    def kept(self) -> Kept:
+        """Bytes of a micro-batch."""
+        plan = self.plan
+        flags = int(plan.sequence_parallel), plan.recompute == "selective"
+        return kept(self.problem, Slice(plan.tp, plan.cp, plan.micro_batch, *flags))
+
+    @cached_property
+    def fetch(self) -> tuple[float, float, float, float]:
+        """Exposed exchange of weights: of a block, hidden part of it, of both ends."""
+        whole = float(self.owned.fetch_layer)
+        if self.plan.zero < 2:
+            return 0.0, 0.0, 0.0, 0.0
+        share = int(self.problem.calibration.overlap_fsdp * 2**16) / 2**16
+        hidden = share * min(whole, float(self.pieces.layer.total))
+        return whole, hidden, float(self.owned.fetch_front), float(self.owned.fetch_back)
+
+    @property
+    def folded(self) -> bool:
+        """Whether first and last chunk lie on the first stage."""
+        return self.plan.schedule == "zb-v" and self.plan.pp > 1
+
+    def _is_last(self, stage: int) -> bool:
+        return stage == (0 if self.folded else self.plan.pp - 1)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, int, bool, bool], Busy]:
+        """Stages that are alike are priced once."""
+        return {}
+
+    def busy(self, stage: int) -> Busy:
+        """Seconds of one micro-batch on a stage, without the exchange of weights."""
+        plan = self.plan
+        layers, again = plan.layers_per_stage[stage], plan.recomputed_layers_per_stage[stage]
+        key = (layers, again, stage == 0, self._is_last(stage))
+        if key not in self._known:
+            self._known[key] = self._busy(stage)
+        return self._known[key]
+
+    def _busy(self, stage: int) -> Busy:
+        """Add up what a stage does."""
+        plan, paper = self.plan, self.problem.prices == "paper"
+        total = self.pieces.layer.times(float(plan.layers_per_stage[stage]))
+        total = total + self.pieces.again.times(float(plan.recomputed_layers_per_stage[stage]))
+        if stage == 0:
+            total = total + self.pieces.front
+        return total + self.pieces.back if paper or self._is_last(stage) else total
+
+    def fetched(self, stage: int) -> tuple[float, float]:
+        """Seconds of one micro-batch that a stage exchanges weights, and what of it is hidden."""
+        whole, hidden, front, back = self.fetch
+        layers = self.plan.layers_per_stage[stage]
+        ends = front * (stage == 0) + back * self._is_last(stage)
+        return layers * whole + ends, layers * hidden
+
+    def stage_seconds(self, stage: int) -> float:
+        """Forward and backward of one micro-batch on a stage."""
+        whole, hidden = self.fetched(stage)
+        return float(self.busy(stage).total) + whole - hidden
+
+    def terms(self) -> dict[str, float]:
+        """Seconds by term of Eq. 1."""
+        plan = self.plan
+        stages = [self.stage_seconds(i) for i in range(plan.pp)]
+        slowest = max(range(plan.pp), key=stages.__getitem__)
+        time, (fetch, hidden) = self.busy(slowest), self.fetched(slowest)
+        m, owned_ = plan.micro_batches, self.owned
+        once = max(range(plan.pp), key=self._once)
+        near = plan.layers_per_stage[once]
+        reduce, arithmetic, update = (
+            float(getattr(owned_.latency, term))
+            + near * float(getattr(owned_.once_layer, term))
+            + (once == 0) * float(getattr(owned_.once_front, term))
+            + self._is_last(once) * float(getattr(owned_.once_back, term))
+            for term in ("reduce", "arithmetic", "update")
         )
-    fullest = max(stages, key=lambda use: use.peak_bytes)
-    return Memory(
-        peak_bytes=fullest.peak_bytes,
-        capacity_bytes=problem.cluster.accelerator.hbm,
-        binding_stage=fullest.stage,
-        stages=tuple(stages),
-    )
+        fill, steady = self._hops()
+        return {
+            "TF": m * float(time.compute),
+            "TCT": m * float(time.reduce),
+            "TAT": m * float(time.arithmetic),
+            "TCC": m * float(time.context),
+            "TCE": m * float(time.expert),
+            "TO": m * (float(time.hidden) + hidden),
+            "TCD": reduce + m * fetch,
+            "TAD": arithmetic,
+            "TB": self._bubble(stages),
+            "TCP": fill + m * steady,
+            "T_opt": update,
+        }
+
+    def _once(self, stage: int) -> float:
+        """Seconds that a stage spends once a step."""
+        owned_ = self.owned
+        return (
+            self.plan.layers_per_stage[stage] * float(owned_.once_layer.total)
+            + (stage == 0) * float(owned_.once_front.total)
+            + self._is_last(stage) * float(owned_.once_back.total)
+        )
+
+    def _hops(self) -> tuple[float, float]:
+        """Transfers between stages: once to fill and drain, and what each micro-batch adds."""
+        from optplan.models.tabulate import p2p_exposed
+
+        problem, plan = self.problem, self.plan
+        if plan.pp == 1:
+            return 0.0, 0.0
+        sp = int(plan.sequence_parallel)
+        near, far = map(float, hop_seconds(problem, plan.micro_batch, plan.tp, plan.cp, sp))
+        order = ORDERS.index(plan.order)
+        crossing = int(crossings(problem, plan.tp, plan.pp, plan.dp, plan.cp, order))
+        steady = p2p_exposed(problem) * plan.vpp * (far if crossing else near)
+        return crossing * far + (plan.pp - 1 - crossing) * near, steady
+
+    def _bubble(self, stages: list[float]) -> float:
+        """Seconds that a step takes beyond the work of its slowest stage."""
+        plan, m = self.plan, self.plan.micro_batches
+        if plan.pp == 1:
+            return 0.0
+        if self.problem.prices == "paper":
+            return (plan.pp - 1) * max(stages)
+        if plan.schedule == "1f1b":
+            return float(bubble_seconds(stages)) + self.late()
+        chunk, again = self._chunk()
+        layer = self.pieces.layer
+        whole, hidden, front, back = self.fetch
+        f, w = chunk * float(layer.forward), chunk * float(layer.weight)
+        busy = chunk * (float(layer.total) + whole - hidden) + again * float(
+            self.pieces.again.total
+        )
+        b = busy - f - w
+        q = plan.pp - 1
+        bubble = float(even_bubble_seconds(plan.schedule, plan.pp, f, b, w, barrier=True))
+        if m < enough(plan.schedule, plan.pp):
+            split = {"zb-h1": 1, "zb-h2": 1, "zb-v": 2}[plan.schedule]
+            bubble = max(bubble, split * q * (f + b))
+        ends = self._over(True) + front + self._over(False) + back
+        step = m * plan.vpp * busy + bubble + m * ends
+        return step - m * max(stages)
+
+    def late(self) -> float:
+        """Seconds that 1F1B of uneven stages may take beyond its usual bubble."""
+        plan = self.plan
+        if plan.schedule != "1f1b" or plan.pp == 1 or self.problem.prices == "paper":
+            return 0.0
+        stages = [self.stage_seconds(i) for i in range(plan.pp)]
+        forward = [self._forward(i) for i in range(plan.pp)]
+        backward = [x - f for x, f in zip(stages, forward, strict=True)]
+        return float(late_seconds(forward, backward, plan.micro_batches))
+
+    def _over(self, first: bool) -> float:
+        """Seconds of an end beyond the chunk, whose place it may take in part."""
+        plan = self.plan
+        end = self.pieces.front if first else self.pieces.back
+        total = self.problem.workload.architecture.layers
+        chunk, _ = self._chunk()
+        short = plan.pp * plan.vpp * chunk - total
+        light = short >= 2 if first else short >= 1
+        beyond = self.pieces.over_front if first else self.pieces.over_back
+        return float(beyond if light else excess(end))
+
+    def _chunk(self) -> tuple[int, int]:
+        """Layers of the fullest chunk, and how many of them are recomputed."""
+        plan = self.plan
+        layers, again = max(plan.layers_per_stage), max(plan.recomputed_layers_per_stage)
+        return -(-layers // plan.vpp), -(-again // plan.vpp)
+
+    def _forward(self, stage: int) -> float:
+        """Seconds of the forward pass of one micro-batch on a stage, at most its share."""
+        total = self.pieces.layer.times(float(self.plan.layers_per_stage[stage]))
+        if stage == 0:
+            total = total + self.pieces.front
+        if self._is_last(stage):
+            total = total + self.pieces.back
+        return max(0.0, float(total.forward))
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def memory(self) -> Memory:
+        """Fill in the memory table of a plan."""
+        stages = [self._stage(i) for i in range(self.plan.pp)]
+        fullest = max(stages, key=lambda use: use.peak_bytes)
+        return Memory(
+            peak_bytes=fullest.peak_bytes,
+            capacity_bytes=self.problem.cluster.accelerator.hbm,
+            binding_stage=fullest.stage,
+            stages=tuple(stages),
+        )
+
+    def in_flight(self, stage: int) -> int:
+        """Chunks of micro-batches that a stage holds at once."""
+        plan = self.plan
+        first, slope, most = flight(plan.schedule, plan.pp, plan.vpp, plan.micro_batches)
+        return max(1, min(int(most), int(first) - int(slope) * stage))
+
+    def _stage(self, stage: int) -> StageUse:
+        """Count what one stage holds."""
+        plan, kept_, held = self.plan, self.kept, self.owned
+        layers = plan.layers_per_stage[stage]
+        again = plan.recomputed_layers_per_stage[stage]
+        flying, last = self.in_flight(stage), self._is_last(stage)
+        each, few = (layers, again) if plan.schedule == "1f1b" else self._chunk()
+        flown = flying * (each * int(kept_.kept) - few * int(kept_.saved))
+        if stage == 0:
+            flown += min(plan.micro_batches, self.in_flight(0)) * int(kept_.front)
+        if last:
+            flown += min(plan.micro_batches, flying) * int(kept_.back)
+        moment = max(int(kept_.logits) * last, int(kept_.inside) * (few > 0))
+        parts = {
+            part: layers * int(getattr(held.layer, part))
+            + (stage == 0) * int(getattr(held.front, part))
+            + last * int(getattr(held.back, part))
+            for part in ("parameters", "gradients", "optimizer")
+        }
+        parts |= {
+            "activations": flown,
+            "working": moment + int(held.fetched),
+            "reserve": self.problem.calibration.reserve,
+        }
+        return StageUse(
+            stage=stage,
+            layers=layers,
+            recomputed=again,
+            peak_bytes=sum(parts.values()),
+            parts=parts,
+            in_flight=flying,
+            micro_batch_seconds=self.stage_seconds(stage),
+        )
+
+
+def host_bytes(problem: Problem, plan: Plan) -> int:
+    """Bytes of optimizer state in one server: an even share of the layers and both ends each."""
+    held = _Layout(problem, plan).owned
+    layers = -(-problem.workload.architecture.layers // plan.pp)
+    each = layers * int(held.layer.host) + int(held.front.host) + int(held.back.host)
+    return each * problem.cluster.devices_per_node

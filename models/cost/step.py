@@ -1,15 +1,13 @@
-"""What a step pays once: reducing gradients and updating weights."""
+"""What a step pays once, or each micro-batch for its weights: data-parallel exchange and update."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from optplan.models.cost.arrays import Float, Int, where
 from optplan.models.cost.compute import stream_seconds
-from optplan.models.cost.memory import STATES
-from optplan.models.cost.traffic import all_reduce_seconds, group
+from optplan.models.cost.memory import STATES, Counts, Shards
+from optplan.models.cost.traffic import Group, all_reduce_seconds
 from optplan.models.spec.problem import Problem
 
 OPTIMIZER_BYTES = 40
@@ -21,7 +19,44 @@ writes the 16-bit copy (2), rounded up.
 
 
 @dataclass(frozen=True)
-class StepTime:
+class Data:
+    """
+    Where the data ranks of dense parameters and of experts sit, and what they share.
+
+    Parameters
+    ----------
+    dense, experts
+        Groups; members are all data ranks, ``inside`` those that share a node.
+    zero, hsdp, offload
+        ZeRO stage, whether it shares inside a node only, whether the optimizer is on the host.
+    """
+
+    dense: Group
+    experts: Group
+    zero: Int
+    hsdp: Int
+    offload: Int
+
+    @property
+    def shards(self) -> Shards:
+        """Ranks that share the states."""
+        return Shards(
+            where_share(self.hsdp, self.dense),
+            where_share(self.hsdp, self.experts),
+            self.zero,
+            self.offload,
+        )
+
+
+def where_share(hsdp: Int, place: Group) -> Int:
+    """Ranks that share: all members, or those of one node."""
+    from optplan.models.cost.arrays import where_int
+
+    return where_int(hsdp == 1, place.inside, place.members)
+
+
+@dataclass(frozen=True)
+class Once:
     """
     Seconds that a step pays once, whatever the number of micro-batches.
 
@@ -45,27 +80,108 @@ class StepTime:
         return self.reduce + self.arithmetic + self.update
 
 
-def step_time(problem: Problem, parameters: Int, tp: Int, dp: Int, zero: Int) -> StepTime:
+def once_seconds(problem: Problem, counts: Counts, data: Data) -> Once:
     """
-    Price the end of a step on the stage with the most parameters.
+    Price the end of a step for some parameters, without the latency of the collectives.
 
     Without ZeRO the gradients are all-reduced; with ZeRO-1 they are reduce-scattered and the
-    updated weights, in their own width, all-gathered, and each rank updates its share.
+    updated weights, in their own width, all-gathered, and each rank updates its share. ZeRO-2 and
+    ZeRO-3 have scattered the gradients already (`fetch_seconds`), and ZeRO-3 gathers weights when
+    they are needed. Sharing inside nodes leaves the sum over nodes to do. An optimizer on the host
+    fetches its gradients, streams its states through the processors, and sends weights back.
+    """
+    reduce = _latent(problem, counts, data, 1.0) - _latent(problem, counts, data, 0.0)
+    return _finished(problem, reduce, _update(problem, counts, data))
 
-    Parameters
-    ----------
-    parameters
-        Of the fullest stage, on one tensor rank.
-    tp, dp, zero
-        Degrees and ZeRO stage.
+
+def once_latency(problem: Problem, counts: Counts, data: Data) -> Once:
+    """Price what the end of a step takes however few its parameters are."""
+    none: Float = 0.0 * stream_seconds(problem, 1.0 * data.dense.members)
+    return _finished(problem, _latent(problem, counts, data, 0.0), none)
+
+
+def _finished(problem: Problem, reduce: Float, update: Float) -> Once:
+    """Hide what the calibration saw hidden, and leave out what the paper leaves out."""
+    calibration = problem.calibration
+    share = calibration.overlap_dp
+    if problem.overlap is not None and "grad-reduce-overlap" not in problem.overlap:
+        share = 0.0
+    exposed = reduce * (1.0 - share)
+    if problem.prices == "paper":
+        update = update * 0.0
+    return Once(exposed, exposed * calibration.kappa, update)
+
+
+def _latent(problem: Problem, counts: Counts, data: Data, scale: float) -> Float:
+    """Seconds of the collectives; ``scale`` 0 leaves their latency alone."""
+    unit = STATES[problem.workload.precision]
+    zero = data.zero
+    wide: Float = where(
+        zero >= 3,
+        0.0,
+        where(
+            zero >= 2,
+            unit.parameters / 2,
+            where(zero >= 1, (unit.gradients + unit.parameters) / 2, float(unit.gradients)),
+        ),
+    )
+    total: Float = 0.0
+    for count, place in ((counts.dense, data.dense), (counts.experts, data.experts)):
+        if place is data.experts and problem.workload.architecture.experts is None:
+            continue
+        here = shared_group(place, data.hsdp)
+        alone = where(wide > 0, all_reduce_seconds(problem, scale * wide * count, here))
+        total = total + alone
+        copies = Group(place.members // here.members, 1 + 0 * here.members)
+        share = unit.gradients / here.members
+        apart = all_reduce_seconds(problem, scale * share * count, copies)
+        total = total + where((data.hsdp == 1) & (zero >= 1), apart)
+    return total
+
+
+def shared_group(place: Group, hsdp: Int) -> Group:
+    """Ranks that share: the whole group, or its part inside a node."""
+    from optplan.models.cost.arrays import where_int
+
+    return Group(where_int(hsdp == 1, place.inside, place.members), place.inside)
+
+
+def _update(problem: Problem, counts: Counts, data: Data) -> Float:
+    """Seconds of the optimizer's step."""
+    shards = data.shards
+    owned = counts.dense / where(data.zero >= 1, shards.dense, 1) + counts.experts / where(
+        data.zero >= 1, shards.experts, 1
+    )
+    here = stream_seconds(problem, OPTIMIZER_BYTES * owned)
+    host = problem.cluster.host
+    if host is None:
+        return here
+    unit = STATES[problem.workload.precision]
+    moved = (unit.gradients + unit.parameters) * owned / host.link
+    streamed = OPTIMIZER_BYTES * owned * problem.cluster.devices_per_node / host.bandwidth
+    return where(data.offload == 1, moved + streamed, here)
+
+
+def fetch_seconds(problem: Problem, counts: Counts, data: Data) -> Float:
+    """
+    Data-parallel exchange that each micro-batch pays for some parameters.
+
+    ZeRO-2 scatters gradients after every backward pass; ZeRO-3 also gathers weights before the
+    forward and before the backward pass (arXiv 1910.02054, section 7; FSDP alike).
     """
     unit = STATES[problem.workload.precision]
-    wide = where(zero >= 1, (unit.gradients + unit.parameters) / 2, unit.gradients)
-    payload = wide * parameters
-    reduce = all_reduce_seconds(problem, payload, group(problem, dp, tp))
-    exposed = reduce * (1.0 - problem.calibration.overlap_dp)
-    if problem.prices == "paper":
-        update: Float = np.zeros_like(exposed) if isinstance(exposed, np.ndarray) else 0.0
-    else:
-        update = stream_seconds(problem, OPTIMIZER_BYTES * parameters / where(zero >= 1, dp, 1))
-    return StepTime(exposed, exposed * problem.calibration.kappa, update)
+    frozen = counts.frozen_dense, counts.frozen_experts
+    total: Float = 0.0
+    for count, still, place in (
+        (counts.dense, frozen[0], data.dense),
+        (counts.experts, frozen[1], data.experts),
+    ):
+        here = shared_group(place, data.hsdp)
+        scattered = unit.gradients / 2 * count
+        gathered = unit.parameters * (count + still)
+        moved = where(data.zero >= 2, scattered, 0.0 * scattered) + where(
+            data.zero >= 3, gathered, 0.0 * gathered
+        )
+        seconds = all_reduce_seconds(problem, moved, here)
+        total = total + where(moved > 0, seconds, 0.0 * seconds)
+    return total

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optplan.models.cost.arrays import Float, Int, where
+from optplan.models.cost.arrays import Float, Int, largest, where, where_int
 from optplan.models.cost.compute import ELEMENT_BYTES
 from optplan.models.spec.problem import Problem
 
@@ -84,66 +84,119 @@ def all_reduce_seconds(problem: Problem, payload: Float, place: Group) -> Float:
     return (where(inside > 1, within) + where(nodes > 1, between)) * slow
 
 
-def block_all_reduce_seconds(problem: Problem, micro_batch: Int, tp: Int) -> Float:
+def all_gather_seconds(problem: Problem, payload: Float, place: Group) -> Float:
+    """Time of one all-gather or reduce-scatter whose whole result has ``payload`` bytes."""
+    return all_reduce_seconds(problem, payload, place) / 2.0
+
+
+def all_to_all_seconds(problem: Problem, payload: Float, place: Group) -> Float:
     """
-    One of the four all-reduces of a block for one micro-batch (tau).
+    Time of one all-to-all in which each member sends ``payload`` bytes, evenly over the members.
 
-    The payload is ``b s h`` elements. With sequence parallelism a reduce-scatter and an all-gather
-    move the same bytes, so the time does not depend on it.
+    What stays in the node and what leaves it move at the same time, the slower counts. On a mesh
+    every pair has its own link.
     """
-    payload = boundary_bytes(problem, micro_batch)
-    return all_reduce_seconds(problem, payload, group(problem, tp, 1))
+    cluster, calibration = problem.cluster, problem.calibration
+    link = cluster.accelerator.link
+    each = payload / place.members
+    rate = link.bandwidth * calibration.link_efficiency
+    inside = each / rate if link.kind == "mesh" else each * (place.inside - 1) / rate
+    net = cluster.network * calibration.network_efficiency
+    outside = each * (place.members - place.inside) / net
+    near = where(place.inside > 1, inside + link.latency)
+    far = where(place.members > place.inside, outside + cluster.network_latency)
+    slow = 1.0 + calibration.q_slope * np.maximum(place.members - 2, 0)
+    return largest(near, far) * slow
 
 
-def boundary_bytes(problem: Problem, micro_batch: Int) -> Int:
-    """Bytes of one micro-batch's hidden states, whole."""
-    workload = problem.workload
-    width = ELEMENT_BYTES[workload.precision]
-    return micro_batch * (workload.sequence_length * workload.architecture.hidden * width)
+def ring_seconds(problem: Problem, payload: Float, place: Group) -> Float:
+    """Time in which ``payload`` bytes of every member visit all others, neighbour by neighbour."""
+    cluster, calibration = problem.cluster, problem.calibration
+    link = cluster.accelerator.link
+    near = payload / (link.bandwidth * calibration.link_efficiency) + link.latency
+    far = payload / (cluster.network * calibration.network_efficiency) + cluster.network_latency
+    return (place.members - 1) * where(place.members > place.inside, far, near)
 
 
-@dataclass(frozen=True)
-class Hops:
+def data_inside(problem: Problem, tp: Int, pp: Int, dp: Int, cp: Int, order: Int) -> Int:
     """
-    Seconds of the transfers between stages for one micro-batch, forward and backward together.
+    Members of one data-parallel group, context ranks included, that share a node.
+
+    With ``order`` 0 data ranks lie inside of pipeline stages, with 1 outside of them.
+    """
+    close = group(problem, cp * dp, tp).inside
+    apart = group(problem, cp, tp).inside * group(problem, dp, tp * cp * pp).inside
+    return where_int(order == 0, close, apart)
+
+
+def expert_data(tp: Int, cp: Int, dp: Int, ep: Int, etp: Int, inside: Int) -> Group:
+    """
+    Data-parallel group of the experts: ``tp cp dp / (ep etp)`` ranks, and how many share a node.
 
     Parameters
     ----------
-    steady
-        Of the slowest boundary: what each micro-batch adds when the pipeline is full.
-    fill
-        Of all boundaries one after the other: what filling and draining adds.
+    inside
+        Members of the dense data-parallel group that share a node.
     """
+    members = np.maximum(1, tp * cp * dp // (ep * etp))
+    near = np.gcd(members, np.maximum(1, tp * inside // (ep * etp)))
+    if any(isinstance(n, np.ndarray) for n in (tp, cp, dp, ep, etp, inside)):
+        return Group(members, near)
+    return Group(int(members), int(near))
 
-    steady: Float
-    fill: Float
+
+def boundary_bytes(problem: Problem, micro_batch: Float, cp: Int = 1) -> Float:
+    """Bytes of one micro-batch's hidden states on one context rank."""
+    workload = problem.workload
+    width = ELEMENT_BYTES[workload.precision]
+    whole = micro_batch * (workload.sequence_length * workload.architecture.hidden * width)
+    return whole / cp
+
+
+def block_all_reduce_seconds(problem: Problem, micro_batch: Float, tp: Int, cp: Int = 1) -> Float:
+    """
+    One of the four all-reduces of a block for one micro-batch (tau).
+
+    The payload is ``b s h / c`` elements. With sequence parallelism a reduce-scatter and an
+    all-gather move the same bytes, so the time does not depend on it.
+    """
+    payload = boundary_bytes(problem, micro_batch, cp)
+    return all_reduce_seconds(problem, payload, group(problem, tp, 1))
 
 
 def hop_seconds(
-    problem: Problem, micro_batch: Int, tp: Int, pp: Int, dp: Int, sequence_parallel: Int
-) -> Hops:
+    problem: Problem, micro_batch: Float, tp: Int, cp: Int, sequence_parallel: Int
+) -> tuple[Float, Float]:
     """
-    Transfers of hidden states and their gradients between neighbouring stages.
+    Transfer of hidden states between two stages and of their gradients back, one micro-batch.
 
-    With sequence parallelism every tensor rank sends its own part. Boundaries that lie inside a
-    node use its links, as many as ``tp * dp`` allows; the paper sends all of them over the
-    network.
+    With sequence parallelism every tensor rank sends its own part.
+
+    Returns
+    -------
+    tuple
+        Seconds inside a node, and between nodes.
     """
     cluster, calibration = problem.cluster, problem.calibration
-    node = cluster.devices_per_node
-    payload = boundary_bytes(problem, micro_batch) / where(sequence_parallel == 1, tp, 1)
+    payload = boundary_bytes(problem, micro_batch, cp) / where(sequence_parallel == 1, tp, 1)
     link = cluster.accelerator.link
     near = 2.0 * (payload / (link.bandwidth * calibration.link_efficiency) + link.latency)
-    far = 2.0 * (
-        payload / (cluster.network * calibration.network_efficiency) + cluster.network_latency
-    )
+    rate = cluster.network * calibration.network_efficiency
+    return near, 2.0 * (payload / rate + cluster.network_latency)
+
+
+def crossings(problem: Problem, tp: Int, pp: Int, dp: Int, cp: Int, order: Int) -> Int:
+    """
+    Boundaries between stages that lie between nodes, of ``pp - 1``.
+
+    Stages of fewer devices than a node share it; the paper sends every boundary over the network.
+    """
     hops = pp - 1
-    if cluster.nodes == 1:
-        return Hops(where(hops > 0, near), hops * near)
+    if problem.cluster.nodes == 1:
+        return 0 * hops
     if problem.prices == "paper":
-        return Hops(where(hops > 0, far), hops * far)
-    width = tp * dp
-    crossing = where(width >= node, hops, np.minimum(hops, -(-(width * pp) // node) - 1))
-    return Hops(
-        where(hops > 0, where(crossing > 0, far, near)), crossing * far + (hops - crossing) * near
-    )
+        return hops
+    node = problem.cluster.devices_per_node
+    width = tp * cp * where_int(order == 0, dp, 1)
+    few = np.minimum(hops, -(-(width * pp) // node) - 1)
+    return where_int(width >= node, hops, few)

@@ -7,7 +7,7 @@ from optplan.models.cost.calibration import Calibration
 
 
 def rho(
-    calibration: Calibration, micro_batch: Int, sequence_length: int, hidden: int, tp: Int
+    calibration: Calibration, micro_batch: Float, sequence_length: Float, hidden: int, tp: Int
 ) -> Float:
     """
     Time multiplier of a matrix product: the reciprocal of its utilization.

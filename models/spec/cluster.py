@@ -41,6 +41,17 @@ class Accelerator(Record):
     """Between servers in the usual machine, per device, one direction."""
 
 
+class Host(Record):
+    """The server around the accelerators, for an optimizer that lives there."""
+
+    memory: Annotated[Bytes, Field(le=2**50)]
+    """Memory of one server that a job can use."""
+    link: BytesPerSecond
+    """Between the host and one accelerator, one direction."""
+    bandwidth: BytesPerSecond
+    """Bytes that the processors of one server read or write per second."""
+
+
 class Cluster(Record):
     """The machine a job may use."""
 
@@ -54,6 +65,8 @@ class Cluster(Record):
     """Between servers, per device, one direction; left out: the accelerator's usual network."""
     network_latency: Seconds = 0.0
     """Time of one hop between servers."""
+    host: Host | None = None
+    """The servers themselves; left out: the optimizer stays on the accelerators."""
 
     @model_validator(mode="after")
     def _bounded(self) -> Cluster:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import model_validator
 
 from optplan.models.record import Count, Flag, Record, Whole
-from optplan.models.spec.space import Recompute, Zero
+from optplan.models.spec.framework import Context, Schedule
+from optplan.models.spec.space import Order, Recompute, Zero
 
 
 class Plan(Record):
@@ -33,14 +32,22 @@ class Plan(Record):
     """Sequences per optimizer step."""
     vpp: Count = 1
     """Virtual stages per device."""
-    schedule: Literal["1f1b"] = "1f1b"
+    schedule: Schedule = "1f1b"
     """Order of forward and backward passes."""
     sequence_parallel: Flag = False
     """Norms and residuals split along the sequence inside the tensor group."""
     zero: Zero = 0
     """ZeRO stage."""
+    hsdp: Flag = False
+    """Sharding among the data ranks of a node only."""
+    context: Context = "ring"
+    """How context parallelism exchanges; without meaning at cp 1."""
+    order: Order = "data_inside"
+    """Which of data and pipeline groups lies closer to the node's links."""
+    offload: Flag = False
+    """Optimizer state and step on the host."""
     recompute: Recompute = "none"
-    """What the backward pass computes again."""
+    """What the backward pass computes again; how many layers is in the counts below."""
     layers_per_stage: tuple[Whole, ...]
     """Transformer blocks of each stage, first to last; length ``pp``."""
     recomputed_layers_per_stage: tuple[Whole, ...]

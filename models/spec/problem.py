@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from optplan.models.cost.calibration import Calibration
 from optplan.models.record import Record
 from optplan.models.spec.cluster import Cluster
+from optplan.models.spec.framework import Feature, Framework
 from optplan.models.spec.space import Limit, Search
 from optplan.models.spec.workload import Workload
 
@@ -28,6 +29,10 @@ class Problem(Record):
     """What may be chosen."""
     limits: tuple[Limit, ...] = Field(default=(), max_length=200)
     """The user's own constraints."""
+    framework: Framework | None = None
+    """What the launcher can do, or its name and version; left out: whatever any launcher can."""
+    overlap: tuple[Feature, ...] | None = None
+    """Overlaps that are switched on; left out: as the calibration found them."""
     goal: Literal["fastest", "most-headroom"] = "fastest"
     """What the best plan is best at."""
     prices: Prices = "canonical"
@@ -42,6 +47,14 @@ class Problem(Record):
             raise ValueError(
                 f"precision {self.workload.precision} has no peak on accelerator "
                 f"{self.cluster.accelerator.name}; known there: {', '.join(peak)}"
+            )
+        missing = [
+            f for f in self.overlap or () if self.framework and f not in self.framework.features
+        ]
+        if missing and self.framework:
+            raise ValueError(
+                f"{self.framework.name} has no {', '.join(missing)}; it has "
+                f"{', '.join(self.framework.features) or 'none'}"
             )
         names = [limit.name for limit in self.limits]
         twice = sorted({name for name in names if names.count(name) > 1})

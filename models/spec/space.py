@@ -6,14 +6,26 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, model_validator
 
-from optplan.models.record import Count, Flag, Record
+from optplan.models.record import Count, Flag, Record, Whole
+from optplan.models.spec.framework import Context, Schedule
 
-Recompute = Literal["none", "full"]
+Recompute = Literal["none", "selective", "partial", "full"]
 
-RECOMPUTES: tuple[Recompute, ...] = ("none", "full")
-"""Recomputation, in the order of its code in the program."""
+RECOMPUTES: tuple[Recompute, ...] = ("none", "selective", "partial", "full")
+"""
+Recomputation, in the order of its code in the program: nothing, the attention's core, some layers
+of each stage, all layers.
+"""
 
-ZEROS = (0, 1)
+Order = Literal["data_inside", "pipeline_inside"]
+
+ORDERS: tuple[Order, ...] = ("data_inside", "pipeline_inside")
+"""
+Which degree lies closer to the links of a node, after tensor and context ranks; Megatron-LM's
+usual order tp-cp-ep-dp-pp is the first, its ``--use-tp-pp-dp-mapping`` the second.
+"""
+
+ZEROS = (0, 1, 2, 3)
 """ZeRO stages that may be chosen."""
 
 
@@ -54,6 +66,8 @@ Values = Annotated[
 ]
 """One value, a list of values, or a range ``{min, max, multiple_of}``."""
 
+Zero = Annotated[int, Strict(), Field(ge=0, le=3)]
+
 Flags = Annotated[
     Annotated[Flag, Tag("value")]
     | Annotated[Annotated[tuple[Flag, ...], Field(min_length=1, max_length=2)], Tag("list")],
@@ -61,13 +75,32 @@ Flags = Annotated[
 ]
 Recomputes = Annotated[
     Annotated[Recompute, Tag("value")]
-    | Annotated[Annotated[tuple[Recompute, ...], Field(min_length=1, max_length=2)], Tag("list")],
+    | Annotated[Annotated[tuple[Recompute, ...], Field(min_length=1, max_length=4)], Tag("list")],
     Discriminator(_kind),
 ]
-Zero = Annotated[int, Strict(), Field(ge=0, le=1)]
 Zeros = Annotated[
     Annotated[Zero, Tag("value")]
-    | Annotated[Annotated[tuple[Zero, ...], Field(min_length=1, max_length=2)], Tag("list")],
+    | Annotated[Annotated[tuple[Zero, ...], Field(min_length=1, max_length=4)], Tag("list")],
+    Discriminator(_kind),
+]
+Schedules = Annotated[
+    Annotated[Schedule, Tag("value")]
+    | Annotated[Annotated[tuple[Schedule, ...], Field(min_length=1, max_length=6)], Tag("list")],
+    Discriminator(_kind),
+]
+Contexts = Annotated[
+    Annotated[Context, Tag("value")]
+    | Annotated[Annotated[tuple[Context, ...], Field(min_length=1, max_length=2)], Tag("list")],
+    Discriminator(_kind),
+]
+Orders = Annotated[
+    Annotated[Order, Tag("value")]
+    | Annotated[Annotated[tuple[Order, ...], Field(min_length=1, max_length=2)], Tag("list")],
+    Discriminator(_kind),
+]
+PerStage = Annotated[
+    Annotated[Literal["any", "even"], Tag("value")]
+    | Annotated[Annotated[tuple[Whole, ...], Field(min_length=1, max_length=4096)], Tag("list")],
     Discriminator(_kind),
 ]
 
@@ -87,12 +120,34 @@ class Search(Record):
     """Pipeline-parallel degree."""
     dp: Values | None = None
     """Data-parallel degree."""
+    cp: Values | None = None
+    """Context-parallel degree."""
+    ep: Values | None = None
+    """Expert-parallel degree."""
+    etp: Values | None = None
+    """Tensor-parallel degree of the experts."""
+    vpp: Values | None = None
+    """Virtual stages (model chunks) per device."""
+    schedule: Schedules | None = None
+    """Order of forward and backward passes."""
     sequence_parallel: Flags | None = None
     """Split norms and residuals along the sequence inside the tensor group."""
     recompute: Recomputes | None = None
-    """What the backward pass computes again instead of keeping."""
+    """What the backward pass computes again: nothing, the attention's core, some layers, all."""
     zero: Zeros | None = None
-    """ZeRO stage: 0 keeps the whole optimizer state on every rank, 1 shards it over data ranks."""
+    """ZeRO stage: what data ranks share: 0 nothing, 1 optimizer state, 2 gradients, 3 weights."""
+    hsdp: Flags | None = None
+    """Share only among the data ranks of a node, and keep copies between nodes."""
+    context: Contexts | None = None
+    """How context parallelism exchanges: keys and values in a ring, or heads (Ulysses)."""
+    order: Orders | None = None
+    """Which of data and pipeline groups lies closer to the node's links."""
+    offload: Flags | None = None
+    """Optimizer state and step on the host."""
+    layers_per_stage: PerStage = "any"
+    """``any`` number per stage, ``even``, or the numbers, first stage to last."""
+    idle_devices: Flag = True
+    """Devices may be left idle where that is faster."""
 
 
 def _as_text(rule: object) -> object:

@@ -9,13 +9,19 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from optplan.models.cost.parameters import active_parameters, total_parameters
+from optplan.models.spec.workload import Architecture
+
 DATA = resources.files("optplan.models") / "data"
 
 WORKLOADS = (
     "aquila2-7b",
     "baichuan2-7b",
     "bloom-176b",
+    "deepseek-v2",
+    "deepseek-v3",
     "falcon-40b",
+    "gpt-oss-120b",
     "gpt3-175b",
     "llama-2-13b",
     "llama-2-70b",
@@ -24,9 +30,19 @@ WORKLOADS = (
     "llama-3-8b",
     "llama-3.1-405b",
     "mistral-7b",
+    "mixtral-8x22b",
+    "mixtral-8x7b",
     "qwen-14b",
     "qwen2.5-72b",
     "qwen2.5-7b",
+    "qwen3-0.6b",
+    "qwen3-1.7b",
+    "qwen3-14b",
+    "qwen3-235b-a22b",
+    "qwen3-30b-a3b",
+    "qwen3-32b",
+    "qwen3-4b",
+    "qwen3-8b",
 )
 EXACT = set(WORKLOADS) - {"aquila2-7b", "baichuan2-7b", "bloom-176b", "falcon-40b", "gpt3-175b"}
 
@@ -67,27 +83,50 @@ def spelling(name: str) -> str:
     return re.sub(r"[-_ ]", "", name).lower()
 
 
+def attention(shape: dict[str, Any]) -> int:
+    """The parameters of one block's attention, matrix by matrix."""
+    hidden, heads = shape["hidden"], shape["heads"]
+    if latent := shape.get("latent"):
+        wide = latent["nope"] + latent["rope"]
+        queries = hidden * latent["q_rank"] + latent["q_rank"] * (1 + heads * wide)
+        into = hidden * (latent["kv_rank"] + latent["rope"]) + latent["kv_rank"]
+        out = latent["kv_rank"] * heads * (latent["nope"] + latent["value"])
+        return int(queries + into + out + heads * latent["value"] * hidden)
+    query, key = heads * shape["head_dim"], shape["kv_heads"] * shape["head_dim"]
+    biases = {"none": 0, "qkv": query + 2 * key, "all": query + 2 * key + hidden}[shape["biases"]]
+    norms = 2 * shape["head_dim"] if shape.get("qk_norm") else 0
+    sinks = heads if shape.get("sinks") else 0
+    return int(hidden * (query + 2 * key) + query * hidden + biases + norms + sinks)
+
+
+def feed_forward(shape: dict[str, Any], width: int) -> int:
+    """The parameters of a feed-forward layer, matrix by matrix."""
+    up = 2 if shape["gated"] else 1
+    biases = up * width + shape["hidden"] if shape["biases"] == "all" else 0
+    return int(shape["hidden"] * width * (up + 1) + biases)
+
+
 def parameters(shape: dict[str, Any]) -> int:
     """The parameters of a decoder-only transformer, summed matrix by matrix from its shape."""
-    hidden, ffn = shape["hidden"], shape["ffn"]
-    query = shape["heads"] * shape["head_dim"]
-    key = shape["kv_heads"] * shape["head_dim"]
+    hidden, experts = shape["hidden"], shape.get("experts")
     norm = hidden * (2 if shape["norm"] == "layernorm" else 1)
-    up = 2 if shape["gated"] else 1
-
-    attention = hidden * (query + 2 * key) + query * hidden
-    feed_forward = hidden * ffn * up + ffn * hidden
-    biases = {
-        "none": 0,
-        "qkv": query + 2 * key,
-        "all": query + 2 * key + hidden + up * ffn + hidden,
-    }[shape["biases"]]
-    block = attention + feed_forward + biases + 2 * norm
+    both = attention(shape) + 2 * norm
+    dense = both + feed_forward(shape, shape["ffn"])
+    blocks = shape["layers"] * dense
+    if experts:
+        sparse = both + experts["count"] * (hidden + feed_forward(shape, experts["ffn"]))
+        if experts.get("router_bias"):
+            sparse += experts["count"]
+        if experts.get("shared_ffn"):
+            sparse += feed_forward(shape, experts["shared_ffn"])
+        first = experts.get("leading_dense", 0)
+        blocks = first * dense + (shape["layers"] - first) * sparse
+        blocks += shape.get("mtp", 0) * (sparse + 2 * hidden * hidden + 3 * norm)
 
     embedding = shape["vocabulary"] * hidden
     head = 0 if shape["tied_embeddings"] else embedding
     positions = shape["learned_positions"] * hidden
-    return int(embedding + positions + shape["layers"] * block + norm + head)
+    return int(embedding + positions + blocks + norm + head)
 
 
 def test_the_catalogue_has_exactly_the_promised_workloads() -> None:
@@ -144,6 +183,62 @@ def test_workloads_with_an_exact_published_count_match_it_exactly(name: str) -> 
     """Where the count is published to the last parameter, the shape gives it to the last one."""
     entry = read("workloads", name)
     assert parameters(entry["architecture"]) == entry["published_parameters"]
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_the_cost_model_counts_every_workload_alike(name: str) -> None:
+    """The cost model's count of a whole network is the sum over its matrices."""
+    shape = read("workloads", name)["architecture"]
+    assert total_parameters(Architecture.model_validate(shape)) == parameters(shape)
+
+
+def blocks_of(rows: int, columns: int) -> int:
+    """The 128 x 128 blocks that cover a matrix."""
+    return -(-rows // 128) * -(-columns // 128)
+
+
+def test_deepseek_v3_is_what_its_files_hold_less_scales_and_copies() -> None:
+    """The safetensors total is the shape's, the FP8 scales and the stored second copies."""
+    entry = read("workloads", "deepseek-v3")
+    shape = entry["architecture"]
+    hidden, heads, latent = shape["hidden"], shape["heads"], shape["latent"]
+    experts = shape["experts"]
+    queries = blocks_of(hidden, 1536) + blocks_of(1536, heads * 192)
+    keys = blocks_of(hidden, latent["kv_rank"] + 64) + blocks_of(512, heads * 256)
+    around = queries + keys + blocks_of(heads * 128, hidden)
+    dense = 3 * blocks_of(hidden, shape["ffn"])
+    sparse = (experts["count"] + 1) * 3 * blocks_of(hidden, experts["ffn"])
+    scales = 3 * (around + dense) + 59 * (around + sparse)
+    copies = 2 * shape["vocabulary"] * hidden
+    # By type in the files: what is FP8, BF16, and FP32 (the scales, the routers' corrections).
+    assert scales + 59 * experts["count"] == 41_555_600
+    assert parameters(shape) + scales + copies == 684_531_386_000
+    assert parameters(shape | {"mtp": 0}) == 671_026_419_200
+
+
+@pytest.mark.parametrize(
+    ("name", "active", "off", "embedding"),
+    [
+        # Published figure, half a unit of its last place, and whether it counts the embedding.
+        ("mixtral-8x7b", 12.9e9, 0.05e9, True),
+        ("mixtral-8x22b", 39e9, 0.5e9, True),
+        ("qwen3-30b-a3b", 3.3e9, 0.1e9, True),  # cut off rather than rounded: 3.35
+        ("qwen3-235b-a22b", 22e9, 0.5e9, True),
+        ("deepseek-v2", 21e9, 0.5e9, True),
+        ("deepseek-v3", 36.6e9, 0.05e9, False),
+        ("deepseek-v3", 37e9, 0.5e9, False),
+        ("gpt-oss-120b", 5.13e9, 0.005e9, False),
+    ],
+)
+def test_active_parameters_are_the_published_ones(
+    name: str, active: float, off: float, embedding: bool
+) -> None:
+    """What one token meets is as published, to the published places."""
+    shape = Architecture.model_validate(read("workloads", name)["architecture"])
+    found = active_parameters(shape)
+    if not embedding:
+        found -= shape.vocabulary * shape.hidden
+    assert abs(found - active) <= off
 
 
 def test_bloom_lacks_only_the_layernorm_after_its_embedding() -> None:
