@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optplan.models.errors import Fault, InputError
+from optplan.models.errors import Fault, InputError, OwnFault
+from optplan.models.pipeline import Fits, Pipeline
 from optplan.models.program import (
     Choice,
     Divide,
@@ -51,6 +52,8 @@ class Builder:
         self.bounds: dict[str, tuple[int, int]] = {}
         self.spaces: dict[str, Integers] = {}
         self.tick = Fraction(1)
+        self._handed_out: Pipeline | None = None
+        self.branching: tuple[tuple[str, ...], ...] = ()
 
     def choice(self, name: str, values: Integers, words: tuple[str, ...] = ()) -> None:
         """Say what may be chosen."""
@@ -60,6 +63,9 @@ class Builder:
         self.bounds[name] = (int(ordered.min()), int(ordered.max())) if len(ordered) else (0, 0)
 
     def _add(self, statement: Statement) -> None:
+        for name in statement.defines:
+            if name in self.bounds:
+                raise OwnFault(f"{statement.name} defines {name} a second time")
         self._statements.append(statement)
         self.bounds.update(spans(statement, self.bounds))
 
@@ -101,9 +107,31 @@ class Builder:
         rows = np.stack([*keys.values(), *gives.values()], axis=1).astype(np.int64)
         self._add(Table(name, tuple(keys), tuple(gives), rows))
 
-    def row(self, name: str, terms: Terms, low: int | None = None, high: int | None = None) -> None:
-        """Demand that a linear combination stays within bounds."""
-        self._add(Row(name, terms, low, high))
+    def row(
+        self,
+        name: str,
+        terms: Terms,
+        low: int | None = None,
+        high: int | None = None,
+        when: tuple[str, int] | None = None,
+    ) -> None:
+        """Demand that a linear combination stays within bounds, or does where a choice says so."""
+        self._add(Row(name, terms, low, high, when))
+
+    def pipeline(self, statement: Pipeline) -> None:
+        """Define time and memory of a step by handing out layers."""
+        self._handed_out = statement
+        self._add(statement)
+
+    @property
+    def handed_out(self) -> Pipeline:
+        """How layers are handed out, once that has been said."""
+        assert self._handed_out is not None
+        return self._handed_out
+
+    def fits(self, statement: Fits) -> None:
+        """Demand that some way of handing out layers fits."""
+        self._add(statement)
 
     def sum(self, name: str, result: str, terms: Terms, constant: int = 0) -> None:
         """Define a linear combination."""
@@ -146,6 +174,7 @@ class Builder:
             ties=ties,
             facts=tuple(self._facts),
             sentences=dict(self.sentences),
+            branching=self.branching,
         )
 
 

@@ -10,24 +10,51 @@ from optplan.models.builder import too_large
 from optplan.models.errors import Fault, InputError
 from optplan.models.numbers import divisors, factor_pairs
 from optplan.models.program import Integers
+from optplan.models.spec.framework import CONTEXTS, SCHEDULES
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import RECOMPUTES, ZEROS, Span
+from optplan.models.spec.space import ORDERS, RECOMPUTES, ZEROS, Span
 
 CHOICES = (
     "tp",
     "pp",
     "dp",
+    "cp",
+    "ep",
+    "etp",
+    "vpp",
     "micro_batch",
     "micro_batches",
     "global_batch",
+    "schedule",
     "sequence_parallel",
     "recompute",
     "zero",
+    "hsdp",
+    "context",
+    "order",
+    "offload",
 )
 """Every choice, in the order in which ties are settled (smaller first)."""
 
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "schedule": SCHEDULES,
+    "recompute": RECOMPUTES,
+    "context": CONTEXTS,
+    "order": ORDERS,
+}
+"""Choices that are words; a value of the program is the place of its word."""
+
 MOST_BATCHES = 100_000
 """Global batches that one problem may leave open."""
+
+MOST_STAGES = 512
+"""Pipelines of any length up to this are natural, longer ones where they divide the cluster."""
+
+
+def coded(name: str, value: object) -> int:
+    """Return the program's value for a value as a person writes it."""
+    words = WORDS.get(name)
+    return words.index(str(value)) if words else int(value)  # type: ignore[call-overload]
 
 
 def asked_values(problem: Problem) -> dict[str, Integers | None]:
@@ -42,7 +69,7 @@ def asked_values(problem: Problem) -> dict[str, Integers | None]:
             asked[name] = _span(name, wanted, problem)
         else:
             items = wanted if isinstance(wanted, tuple) else (wanted,)
-            codes = [RECOMPUTES.index(i) if isinstance(i, str) else int(i) for i in items]
+            codes = [coded(name, item) for item in items]
             asked[name] = np.unique(np.array(codes, dtype=np.int64))
     return asked
 
@@ -73,20 +100,82 @@ def _largest_batch(problem: Problem) -> int:
     return max(wanted) if isinstance(wanted, tuple) else wanted
 
 
+def framed_values(problem: Problem) -> dict[str, tuple[int, ...]]:
+    """Values that the framework can launch, for the choices that it narrows."""
+    known = problem.framework
+    if known is None:
+        return {}
+    framed = {
+        "schedule": tuple(SCHEDULES.index(s) for s in known.schedules),
+        "recompute": tuple(RECOMPUTES.index(r) for r in known.recompute),
+        "zero": tuple(known.zero),
+        "context": tuple(CONTEXTS.index(c) for c in known.context) or (0,),
+    }
+    for name, has in (
+        ("hsdp", known.hsdp),
+        ("offload", known.offload),
+        ("tp", known.tensor),
+        ("pp", known.pipeline),
+        ("ep", known.experts),
+        ("cp", bool(known.context)),
+    ):
+        if not has:
+            framed[name] = (0,) if name in ("hsdp", "offload") else (1,)
+    return framed
+
+
 def natural_values(problem: Problem, asked: Mapping[str, Integers | None]) -> dict[str, Integers]:
     """Values each choice could have if the spec were silent; global batches are always its own."""
     batches = asked["global_batch"]
     assert batches is not None
-    degrees = np.array(divisors(problem.devices), dtype=np.int64)
+    shape, devices = problem.workload.architecture, problem.devices
+    paper = problem.prices == "paper"
     parts = np.unique(factor_pairs(batches)[:, 0])
-    return {
-        "tp": degrees,
-        "pp": degrees,
-        "dp": degrees,
+    whole = np.array(divisors(devices), dtype=np.int64)
+    idle = problem.search.idle_devices and not paper
+    one, off = np.array([1], dtype=np.int64), np.array([0], dtype=np.int64)
+    heads = _divisors(shape.heads, devices) if idle else whole
+    sequence = _divisors(problem.workload.sequence_length, devices)
+    longest = min(shape.layers, devices, MOST_STAGES)
+    natural = {
+        "tp": np.union1d(whole[whole <= 2 * shape.heads], heads) if idle else whole,
+        "pp": np.union1d(whole, np.arange(1, longest + 1)) if idle else whole,
+        "dp": np.union1d(whole, parts[parts <= devices]) if idle else whole,
+        "cp": one if paper else sequence if idle else np.intersect1d(whole, sequence),
+        "ep": one,
+        "etp": one,
+        "vpp": one if paper else _chunks(shape.layers),
         "micro_batch": parts,
         "micro_batches": parts,
         "global_batch": batches,
+        "schedule": off if paper else np.arange(len(SCHEDULES), dtype=np.int64),
         "sequence_parallel": np.array([0, 1], dtype=np.int64),
-        "recompute": np.arange(len(RECOMPUTES), dtype=np.int64),
-        "zero": np.array(ZEROS, dtype=np.int64),
+        "recompute": np.array([0, 3]) if paper else np.arange(len(RECOMPUTES), dtype=np.int64),
+        "zero": np.array([0, 1] if paper else ZEROS, dtype=np.int64),
+        "hsdp": off if paper or problem.cluster.nodes == 1 else np.array([0, 1]),
+        "context": off if paper else np.arange(len(CONTEXTS), dtype=np.int64),
+        "order": off if paper or shape.experts else np.arange(len(ORDERS), dtype=np.int64),
+        "offload": off if problem.cluster.host is None or paper else np.array([0, 1]),
     }
+    if shape.experts and not paper:
+        natural["ep"] = _divisors(shape.experts.count, devices)
+        natural["etp"] = np.intersect1d(_divisors(shape.experts.ffn, devices), natural["tp"])
+    if idle:
+        for name in ("tp", "pp", "dp", "cp"):
+            wanted = asked[name]
+            if wanted is not None:
+                natural[name] = np.union1d(natural[name], wanted[wanted <= devices])
+    return {name: values.astype(np.int64) for name, values in natural.items()}
+
+
+def _divisors(number: int, most: int) -> Integers:
+    """Divisors up to a bound."""
+    return np.array([d for d in divisors(number) if d <= most], dtype=np.int64)
+
+
+def _chunks(layers: int) -> Integers:
+    """Virtual stages that some pipeline of two stages or more can have: one, and what divides."""
+    found = {1}
+    for taken in range(3):
+        found |= {d for d in divisors(layers + taken) if 2 * d <= layers + taken}
+    return np.array(sorted(found), dtype=np.int64)

@@ -9,15 +9,24 @@ from fractions import Fraction
 import numpy as np
 
 from optplan.models.builder import Builder
-from optplan.models.domains import CHOICES, asked_values, natural_values
+from optplan.models.domains import (
+    CHOICES,
+    WORDS,
+    asked_values,
+    framed_values,
+    natural_values,
+)
+from optplan.models.layout import fixed_shape
 from optplan.models.program import Fact, Goal, Program
+from optplan.models.rules.framework import Framed
 from optplan.models.rules.limits import UserLimit
 from optplan.models.rules.registry import Rule, code_of, rules
 from optplan.models.rules.search import Asked
+from optplan.models.spec.framework import CONTEXTS, SCHEDULES
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import RECOMPUTES, Recompute
-from optplan.models.tabulate import post_memory, post_time
+from optplan.models.spec.space import ORDERS, RECOMPUTES, Recompute
+from optplan.models.tabulate import blurred, post_prices
 
 __all__ = ["CHOICES", "Formulation", "even_layers", "formulate", "plan_of"]
 
@@ -56,30 +65,66 @@ class Formulation:
 
     def rounding_seconds(self, plan: Plan) -> float:
         """Seconds by which whole ticks may price a step below its price in floats."""
-        return float(self.tick) * (plan.global_batch + 2)
+        return float(self.tick) * blurred(self.problem, plan.micro_batches)
 
     def encode(self, plan: Plan) -> dict[str, int]:
-        """Turn a plan into values of the choices."""
-        return {name: code_of(plan, name) for name in CHOICES}
+        """Turn a plan into values of the choices and of what is handed out."""
+        handed = {f"layers[{i}]": n for i, n in enumerate(plan.layers_per_stage)}
+        handed |= {f"again[{i}]": n for i, n in enumerate(plan.recomputed_layers_per_stage)}
+        return {name: code_of(plan, name) for name in CHOICES} | handed
 
 
 def plan_of(problem: Problem, assignment: Mapping[str, int]) -> Plan:
-    """Turn values of all choices into a plan, whether or not it obeys any rule."""
-    per_stage = even_layers(problem.workload.architecture.layers, assignment["pp"])
+    """
+    Turn values of all choices into a plan, whether or not it obeys any rule.
+
+    Layers per stage are what the assignment carries as ``layers[i]`` and ``again[i]``; without
+    them they are as even as the schedule makes them, all or none of them recomputed.
+    """
+    pp = assignment["pp"]
     recompute: Recompute = RECOMPUTES[assignment["recompute"]]
+    if f"layers[{pp - 1}]" in assignment:
+        layers = tuple(assignment[f"layers[{i}]"] for i in range(pp))
+        again = tuple(assignment[f"again[{i}]"] for i in range(pp))
+    else:
+        layers = usual_layers(problem, pp, assignment["vpp"], assignment["schedule"])
+        again = layers if recompute in ("full", "partial") else (0,) * pp
     return Plan(
         tp=assignment["tp"],
-        pp=assignment["pp"],
+        pp=pp,
         dp=assignment["dp"],
+        cp=assignment["cp"],
+        ep=assignment["ep"],
+        etp=assignment["etp"],
         micro_batch=assignment["micro_batch"],
         micro_batches=assignment["micro_batches"],
         global_batch=assignment["global_batch"],
+        vpp=assignment["vpp"],
+        schedule=SCHEDULES[assignment["schedule"]],
         zero=assignment["zero"],
+        hsdp=bool(assignment["hsdp"]),
+        context=CONTEXTS[assignment["context"]],
+        order=ORDERS[assignment["order"]],
+        offload=bool(assignment["offload"]),
         sequence_parallel=bool(assignment["sequence_parallel"]),
-        recompute=recompute,
-        layers_per_stage=per_stage,
-        recomputed_layers_per_stage=per_stage if recompute == "full" else (0,) * len(per_stage),
+        recompute=_granularity(recompute),
+        layers_per_stage=layers,
+        recomputed_layers_per_stage=again,
     )
+
+
+def _granularity(recompute: Recompute) -> Recompute:
+    """Name recomputation as launchers do: some layers or all of them are "full"."""
+    return "full" if recompute == "partial" else recompute
+
+
+def usual_layers(problem: Problem, pp: int, vpp: int, schedule: int) -> tuple[int, ...]:
+    """Layers per stage in equal chunks where that is possible, else as even as can be."""
+    one = (np.array([n], dtype=np.int64) for n in (pp, vpp, schedule))
+    shape = fixed_shape(problem, *one)
+    layers = problem.workload.architecture.layers
+    even = shape.layers(pp, vpp)
+    return even if sum(even) == layers and min(even) >= 0 else even_layers(layers, pp)
 
 
 def even_layers(layers: int, pp: int) -> tuple[int, ...]:
@@ -118,6 +163,7 @@ def formulate(
     say = Builder()
     asked = asked_values(problem)
     natural = natural_values(problem, asked)
+    framed = framed_values(problem)
     for name in CHOICES:
         wanted = asked.get(name)
         narrow = wanted is not None and not widened and name != "global_batch"
@@ -126,7 +172,9 @@ def formulate(
             if narrow and wanted is not None
             else natural[name]
         )
-        say.choice(name, values, {"recompute": RECOMPUTES}.get(name, ()))
+        if name in framed and not widened:
+            values = np.intersect1d(values, np.array(framed[name], dtype=np.int64))
+        say.choice(name, values, WORDS.get(name, ()))
     posted = [known for known in rules() if known.applies(problem)]
     priced = [known for known in posted if known.name.startswith("capacity.")]
     wanted_rules = [
@@ -134,27 +182,30 @@ def formulate(
         for name, values in asked.items()
         if values is not None and name != "global_batch"
     ]
-    for known in (*(r for r in posted if r not in priced), *(wanted_rules if widened else ())):
+    framing = [Framed(problem, name, values) for name, values in framed.items()]
+    narrow_rules = [*wanted_rules, *framing] if widened else []
+    for known in (*(r for r in posted if r not in priced), *narrow_rules):
         known.post(say, problem)
-    least = post_time(say, problem, near)
-    post_memory(say, problem)
+    post_prices(say, problem, near)
     limits = [UserLimit(limit) for limit in problem.limits]
     for known in (*priced, *more, *limits):
         known.post(say, problem)
-    everything = (*posted, *wanted_rules, *more, *limits)
+    everything = (*posted, *framing, *wanted_rules, *more, *limits)
     for known in everything:
         say.sentences[known.name] = known.sentence
     for fact in _facts(problem):
         say.fact(fact)
-    program = say.program(_goal(problem, say.tick, least), _ties(problem))
+    # Experts decide most of what a layer costs, sharding most of what it holds.
+    say.branching = (("ep", "etp"), ("zero", "hsdp", "offload"))
+    program = say.program(_goal(problem, say.tick), _ties(problem))
     return Formulation(problem, program, say.tick, everything, tuple(more), near)
 
 
-def _goal(problem: Problem, tick: Fraction, least: Fraction) -> Goal:
+def _goal(problem: Problem, tick: Fraction) -> Goal:
     """Return what the best plan is best at."""
     if problem.goal == "most-headroom":
         return Goal("peak_bytes", None, 1.0, "bytes")
-    return Goal("step_ticks", "global_batch", float(tick), "s/sequence", least)
+    return Goal("step_ticks", "global_batch", float(tick), "s/sequence")
 
 
 def _ties(problem: Problem) -> tuple[str, ...]:
@@ -171,19 +222,12 @@ def _facts(problem: Problem) -> tuple[Fact, ...]:
     with intercepts >= 0, which makes the step time at a fixed global batch convex in it
     (tests/models/test_facts.py).
     """
-    held = (
-        "peak_first",
-        "peak_last",
-        "activations_first",
-        "activations_last",
-        "working_first",
-        "working_last",
-    )
+    fits = [r.name for r in rules() if r.name.startswith("capacity.") and r.applies(problem)]
     memory = tuple(
-        Fact("Eqs. 17-20", column, "micro_batch", "rises", ("micro_batches",)) for column in held
+        Fact("Eqs. 17-20", name, "micro_batch", "rises", ("micro_batches",)) for name in fits
     )
-    if problem.goal != "fastest":
-        return memory
+    if problem.goal != "fastest" or problem.prices != "paper":
+        return memory if problem.prices == "paper" else ()
     return (
         Fact("Eq. 15", "goal", "global_batch", "falls", ("micro_batches",)),
         Fact("Eq. 16", "goal", "micro_batch", "dips", ("micro_batches",)),

@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
+from optplan.models.pipeline import Fits, Pipeline
 from optplan.models.statements import (
     LARGEST,
     Choice,
@@ -35,8 +36,10 @@ __all__ = [
     "Divide",
     "Extreme",
     "Fact",
+    "Fits",
     "Goal",
     "Integers",
+    "Pipeline",
     "Product",
     "Program",
     "Row",
@@ -130,6 +133,8 @@ class Program:
         Declared movements, each tested.
     sentences
         One sentence per constraint name.
+    branching
+        Groups of free choices that a search does well to settle early, one after the other.
     """
 
     choices: tuple[Choice, ...]
@@ -138,6 +143,7 @@ class Program:
     ties: tuple[str, ...] = ()
     facts: tuple[Fact, ...] = ()
     sentences: Mapping[str, str] = field(default_factory=dict)
+    branching: tuple[tuple[str, ...], ...] = ()
 
     @cached_property
     def domain(self) -> dict[str, tuple[int, ...]]:
@@ -173,15 +179,25 @@ class Program:
         KeyError
             A table has no row for the assignment, so that a quantity stays undefined.
         """
-        known = {choice.name: int(assignment[choice.name]) for choice in self.choices}
+        known = self._start(assignment)
         for statement in self.statements:
-            if not isinstance(statement, Row) and statement.defines:
+            if not isinstance(statement, Row | Fits) and statement.defines:
                 known.update(value(statement, known))
         return known
 
+    def _start(self, assignment: Assignment) -> dict[str, int]:
+        """Values of the choices, and what is handed out to stages where an assignment says so."""
+        known = {choice.name: int(assignment[choice.name]) for choice in self.choices}
+        return known | {n: int(v) for n, v in assignment.items() if n.endswith("]")}
+
+    @cached_property
+    def pipeline(self) -> Pipeline | None:
+        """The statement that hands out layers, where the program has one."""
+        return next((s for s in self.statements if isinstance(s, Pipeline)), None)
+
     def broken(self, assignment: Assignment) -> Iterator[str]:
         """Name every constraint that an assignment of the choices breaks, in order."""
-        known = {choice.name: int(assignment[choice.name]) for choice in self.choices}
+        known = self._start(assignment)
         for choice in self.choices:
             if known[choice.name] not in set(choice.values):
                 yield f"choice.{choice.name}"
@@ -191,6 +207,13 @@ class Program:
             if isinstance(statement, Row):
                 if not row_holds(statement, known):
                     yield statement.name
+            elif isinstance(statement, Fits):
+                if not statement.holds(known):
+                    yield statement.name
+            elif isinstance(statement, Pipeline):
+                if not statement.holds(known):
+                    yield statement.name
+                known.update(statement.value(known))
             elif isinstance(statement, Table):
                 found = lookup(statement, known)
                 if found is None:

@@ -11,6 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from optplan.models.pipeline import Fits, Pipeline
+
 Integers = NDArray[np.int64]
 Terms = tuple[tuple[int, str], ...]
 
@@ -263,12 +265,12 @@ class Truth:
         return f"{self.result} := [{str(Row(self.name, self.terms, self.low, self.high))[4:]}]"
 
 
-Statement = Table | Row | Sum | Product | Extreme | Divide | Truth
+Statement = Table | Row | Sum | Product | Extreme | Divide | Truth | Pipeline | Fits
 
 
 def restricts(statement: Statement) -> bool:
     """Tell whether a statement can refuse an assignment."""
-    return isinstance(statement, Row | Table)
+    return isinstance(statement, Row | Table | Pipeline | Fits)
 
 
 def row_holds(row: Row, known: Mapping[str, int]) -> bool:
@@ -299,7 +301,8 @@ def lookup(table: Table, known: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def value(
-    statement: Table | Sum | Product | Extreme | Divide | Truth, known: Mapping[str, int]
+    statement: Table | Sum | Product | Extreme | Divide | Truth | Pipeline,
+    known: Mapping[str, int],
 ) -> dict[str, int]:
     """Compute what a definition defines."""
     match statement:
@@ -320,6 +323,8 @@ def value(
         case Divide():
             quotient, remainder = divmod(known[statement.left], known[statement.right])
             return {statement.quotient: quotient, statement.remainder: remainder}
+        case Pipeline():
+            return statement.value(known)
         case Truth():
             total = sum(k * known[c] for k, c in statement.terms)
             return {statement.result: int(_within(total, statement.low, statement.high))}
@@ -328,8 +333,13 @@ def value(
 def spans(statement: Statement, span: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
     """Bound what a definition defines from the bounds of what it reads."""
     match statement:
-        case Row():
+        case Row() | Fits():
             return {}
+        case Pipeline():
+            return {
+                "step_ticks": (0, statement.most),
+                "peak_bytes": (0, statement.most_bytes),
+            }
         case Table():
             start = len(statement.keys)
             if not len(statement.rows):

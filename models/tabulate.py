@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import ceil, log10
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optplan.models.builder import LARGEST_TABLE, Builder, too_large
-from optplan.models.cost.memory import kept_activations, states, working_bytes
-from optplan.models.cost.parameters import stage_parameters
-from optplan.models.cost.stage import stage_time
-from optplan.models.cost.step import step_time
-from optplan.models.cost.traffic import hop_seconds
-from optplan.models.program import LARGEST, Integers
+from optplan.models.cost.block import Ranks
+from optplan.models.cost.layout import Owned, Place, excess, kept, owned, pieces
+from optplan.models.cost.memory import Slice
+from optplan.models.cost.schedule import enough
+from optplan.models.cost.traffic import crossings, data_inside, hop_seconds
+from optplan.models.layout import fixed_shape, flying, idle_forms
+from optplan.models.pipeline import Pipeline
+from optplan.models.program import LARGEST, Integers, Terms
+from optplan.models.rules.degrees import SPACE
+from optplan.models.spec.framework import SCHEDULES
 from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import RECOMPUTES
+from optplan.models.ticks import LONGEST_TICKS, longest_step, tick_of
 
 Reals = NDArray[np.float64]
-
-LONGEST_TICKS = 2**48
-"""Ticks of the longest legal step; that times a batch of 4096, or a limit's product, fits."""
 
 ROOM = 8.0
 """How much slower than a known plan others may be before their price is cut off."""
@@ -29,162 +31,313 @@ ROOM = 8.0
 BEYOND = 16
 """Memory columns stop counting at about this many times a device's memory."""
 
+SELECTIVE = RECOMPUTES.index("selective")
 
-def post_time(say: Builder, problem: Problem, near: float | None = None) -> Fraction:
+FETCHING = 2
+"""ZeRO stages from this on exchange something for every micro-batch."""
+
+
+def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pipeline:
     """
-    Tabulate the step time.
+    Tabulate what time and memory of a step are made of, and say how they add up.
 
-    ``step = global_batch * per_sequence + fill + once``: what each sequence costs the slowest stage
-    of its data rank, divided over the data ranks; what filling and draining the pipeline adds; what
-    a step pays once. Each is rounded down to whole ticks, so that the program's optimum is a bound
-    from below.
+    Seconds are rounded down to whole ticks; the program's optimum is a bound from below but for a
+    few ticks, where what is hidden or split off is subtracted (`blurred`). Bytes are exact.
+    Every table is over the few choices that it depends on.
 
     Parameters
     ----------
     near
         Seconds per sequence of a plan that is known to be possible. The tick is then as fine as
-        that plan deserves, and slower plans may be cut off far above it; without it the tick is as
-        fine as the slowest legal plan allows.
-
-    Returns
-    -------
-    Fraction
-        Ticks per sequence that no plan can beat: the slowest stage alone, without bubble, without
-        the end of the step, memory no object.
+        that plan deserves; without it the tick is as fine as the slowest legal plan allows.
     """
-    tp, pp, b, sp, again = grid(say, ("tp", "pp", "micro_batch", "sequence_parallel", "recompute"))
-    dp = problem.devices // (tp * pp)
-    layers = _layers(problem, pp)
-    (size,) = _wide(b)
-    one = pp == 1
-    paper = problem.prices == "paper"
-
-    def busy(first: NDArray[np.bool_], last: NDArray[np.bool_]) -> Reals:
-        everywhere = np.ones_like(one) if paper else last
-        return np.asarray(
-            stage_time(problem, layers, layers * again, first, everywhere, tp, size).total
-        )
-
-    no, yes = np.zeros_like(one), np.ones_like(one)
-    front, middle, back = busy(yes, one), busy(no, no), busy(one, yes)
-    slowest = np.maximum(np.maximum(front, middle), back)
-    bubble = np.where(one, 0.0, front + (pp - 2) * middle + back - slowest)
-    hops = hop_seconds(problem, size, tp, pp, dp, sp)
-    sequence = (slowest + problem.calibration.p2p_exposed * hops.steady) / (size * dp)
-    fill = bubble + hops.fill
-
-    degrees = grid(say, ("tp", "pp", "dp", "zero"))
-    once = _once(problem, *degrees)
-    legal = _possible(problem, tp, pp)
+    _places(say, problem)
+    busy_keys, busy = _busy(say, problem)
+    states_keys, held = _states(say, problem)
+    hop_keys, hops = _hops(say, problem)
     batch = float(say.domain["global_batch"].max(initial=1))
-    longest = batch * _most(sequence, legal) + _most(fill, legal) + _most(once)
+    longest = longest_step(problem, busy_keys, busy, held, hops, batch)
     if near is not None:
         longest = min(longest, ROOM * batch * near)
-    say.tick = _tick(longest)
-    unit, most = float(say.tick), int(longest / float(say.tick)) + 1
+    say.tick = tick_of(longest)
+    unit = float(say.tick)
 
-    def ticks(seconds: Reals, factor: float = 1.0) -> Integers:
-        # Rows that other rules refuse may be slower than any legal plan; they need not be exact.
-        return np.minimum(np.floor(seconds / unit), most // factor).astype(np.int64)
+    def ticks(seconds: Any) -> Integers:
+        # What is slower than any plan worth telling apart need not be exact.
+        return np.minimum(np.floor(np.asarray(seconds) / unit), 2.0**52).astype(np.int64)
 
-    keys = {"tp": tp, "pp": pp, "micro_batch": b, "sequence_parallel": sp, "recompute": again}
-    prices = {"per_sequence": ticks(sequence, batch), "fill": ticks(fill)}
-    say.price("price.micro_batch", keys, prices)
-    names = ("tp", "pp", "dp", "zero")
-    say.price("price.step", dict(zip(names, degrees, strict=True)), {"once": ticks(once)})
-    say.multiply("price.sequences", "all_sequences", "global_batch", "per_sequence", most=most)
-    terms = ((1, "all_sequences"), (1, "fill"), (1, "once"))
-    say.sum("price.step_time", "step_ticks", terms)
-    return Fraction(int(prices["per_sequence"].min(initial=most)))
-
-
-def _once(problem: Problem, tp: Integers, pp: Integers, dp: Integers, zero: Integers) -> Reals:
-    """Seconds that a step pays once, by the stage with the most parameters."""
-    shape, layers = problem.workload.architecture, _layers(problem, pp)
-    one, yes = pp == 1, np.ones_like(pp == 1)
-    first = stage_parameters(shape, layers, yes, one, tp)
-    last = stage_parameters(shape, layers, one, yes, tp)
-    return np.asarray(step_time(problem, np.maximum(first, last), tp, dp, zero).total)
+    say.price("price.micro_batch", busy_keys, {name: ticks(s) for name, s in busy.items()})
+    _price_states(say, problem, states_keys, held, ticks)
+    _price_hops(say, problem, hop_keys, {name: ticks(s) for name, s in hops.items()})
+    _activations(say, problem)
+    _shapes(say, problem)
+    _ends(say, problem)
+    statement = _pipeline(problem)
+    say.pipeline(statement)
+    return statement
 
 
-def _layers(problem: Problem, pp: Integers) -> Integers:
-    """Blocks of a stage, rounded up where they do not divide (a rule refuses that)."""
-    return np.maximum(1, -(-problem.workload.architecture.layers // pp))
+def _places(say: Builder, problem: Problem) -> None:
+    """Tabulate how many data ranks share a node, and which stages meet over the network."""
+    rows = say.spaces["degrees.world"]
+    columns = dict(zip(SPACE, rows.T, strict=True))
+    tp, pp, dp, cp, order = (columns[n] for n in ("tp", "pp", "dp", "cp", "order"))
+    keys = np.stack([tp, pp, dp, cp, order], axis=1)
+    keys = np.unique(keys, axis=0)
+    tp, pp, dp, cp, order = keys.T
+    say.price(
+        "place.nodes",
+        dict(zip(("tp", "pp", "dp", "cp", "order"), keys.T, strict=True)),
+        {
+            "neighbours": np.asarray(data_inside(problem, tp, pp, dp, cp, order)),
+            "crossing": np.asarray(crossings(problem, tp, pp, dp, cp, order)),
+        },
+    )
+    pps = say.domain["pp"]
+    say.price("place.single", {"pp": pps}, {"single": (pps == 1).astype(np.int64)})
 
 
-def _possible(problem: Problem, tp: Integers, pp: Integers) -> NDArray[np.bool_]:
-    """Rows that a legal plan may use, as far as heads and layers tell."""
-    shape = problem.workload.architecture
-    return np.asarray((shape.heads % tp == 0) & (shape.layers % pp == 0), dtype=bool)
+def _busy(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str, Reals]]:
+    """Seconds of one micro-batch on a block and on both ends."""
+    names = ("tp", "cp", "context", "ep", "etp", "micro_batch", "recompute")
+    columns = grid(say, names)
+    keys = dict(zip(names, columns, strict=True))
+    tp, cp, context, ep, etp, b, again = columns
+    at = Ranks(tp, cp, ep, etp, context, b.astype(np.float64), again == SELECTIVE)
+    price = pieces(problem, at)
+    return keys, {
+        "layer_busy": _reals(price.layer.total, tp),
+        "forward": _reals(price.layer.forward, tp),
+        "weight": _reals(price.layer.weight, tp),
+        "again": _reals(price.again.total, tp),
+        "front_busy": _reals(price.front.total, tp),
+        "back_busy": _reals(price.back.total, tp),
+        "beyond_front": _reals(excess(price.front), tp),
+        "beyond_back": _reals(excess(price.back), tp),
+        "light_over_front": _reals(price.over_front, tp),
+        "light_over_back": _reals(price.over_back, tp),
+    }
 
 
-def _most(seconds: Reals, legal: NDArray[np.bool_] | None = None) -> float:
-    """Largest of some seconds; all of them where no row is legal."""
-    chosen = seconds if legal is None or not legal.any() else seconds[legal]
-    return float(chosen.max(initial=0.0))
+def _reals(seconds: Any, like: Integers) -> Reals:
+    """Spread a price over the rows of a table."""
+    return np.broadcast_to(np.asarray(seconds, dtype=np.float64), like.shape)
 
 
-def _tick(longest: float) -> Fraction:
+STATE_KEYS = ("tp", "cp", "dp", "neighbours", "ep", "etp", "zero", "hsdp", "offload", "single")
+
+
+def _states(say: Builder, problem: Problem) -> tuple[dict[str, Integers], Owned]:
+    """States of a block and of both ends, on every place that data ranks can have."""
+    world = dict(zip(SPACE, say.spaces["degrees.world"].T, strict=True))
+    inside = data_inside(problem, *(world[n] for n in ("tp", "pp", "dp", "cp", "order")))
+    places = np.stack(
+        [world["tp"], world["cp"], world["dp"], np.asarray(inside), world["pp"] == 1], axis=1
+    )
+    places = np.unique(places.astype(np.int64), axis=0)
+    others = [say.domain[n] for n in ("ep", "etp", "zero", "hsdp", "offload")]
+    size = len(places) * int(np.prod([len(values) for values in others]))
+    if size > LARGEST_TABLE:
+        raise too_large("the price table", size, "dp")
+    mesh = np.meshgrid(np.arange(len(places)), *others, indexing="ij")
+    tp, cp, dp, near, single = places[mesh[0].ravel()].T
+    ep, etp, zero, hsdp, offload = (axis.ravel() for axis in mesh[1:])
+    fits = tp * cp * dp % (ep * etp) == 0
+    columns = [tp, cp, dp, near, ep, etp, zero, hsdp, offload, single]
+    keys = {n: column[fits] for n, column in zip(STATE_KEYS, columns, strict=True)}
+    return keys, owned(problem, Place(*(keys[n] for n in STATE_KEYS)))
+
+
+def _price_states(
+    say: Builder, problem: Problem, keys: Mapping[str, Integers], held: Owned, ticks: Any
+) -> None:
+    """Post bytes and seconds of states."""
+    most = _most_bytes(problem)
+    like = keys["tp"]
+    gives: dict[str, Integers] = {}
+    for end in ("layer", "front", "back"):
+        part = getattr(held, end)
+        gives[f"weights_{end}"] = _bounded(part.parameters + part.gradients, most, like)
+        gives[f"optimizer_{end}"] = _bounded(part.optimizer, most, like)
+        if problem.cluster.host is not None:
+            gives[f"host_{end}"] = _bounded(part.host, most, like)
+        gives[f"once_{end}"] = ticks(_reals(getattr(held, f"once_{end}").total, like))
+    gives["once_fixed"] = ticks(_reals(held.latency.total, like))
+    gives["fetched"] = _bounded(held.fetched, most, like)
+    if say.domain["zero"].max(initial=0) >= FETCHING:
+        for end in ("layer", "front", "back"):
+            gives[f"fetch_{end}"] = ticks(_reals(getattr(held, f"fetch_{end}"), like))
+    # Rows are missing only where experts do not divide a stage's devices: that rule's word.
+    experts = problem.workload.architecture.experts
+    say.price("experts.world" if experts else "price.states", keys, gives)
+
+
+def _hops(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str, Reals]]:
+    """Seconds of one transfer between stages and back, inside and between nodes."""
+    names = ("tp", "cp", "micro_batch", "sequence_parallel")
+    columns = grid(say, names)
+    tp, cp, b, sp = columns
+    near, far = hop_seconds(problem, b.astype(np.float64), tp, cp, sp)
+    return dict(zip(names, columns, strict=True)), {
+        "hop_near": _reals(near, tp),
+        "hop_far": _reals(far, tp),
+    }
+
+
+def _price_hops(
+    say: Builder, problem: Problem, keys: Mapping[str, Integers], gives: Mapping[str, Integers]
+) -> None:
     """
-    Choose what one unit of time is worth: a power of ten, as fine as 64 bits allow.
+    Add up transfers: all boundaries once to fill and drain, the slowest one for every micro-batch.
 
-    ``longest`` are the seconds of the longest step that must be told apart from others.
+    Interleaved stages send ``vpp`` times as often.
     """
-    return Fraction(10) ** ceil(log10(max(longest / LONGEST_TICKS, 1e-21)))
+    say.price("price.hop", keys, gives)
+    say.sum("price.hop", "inner", ((1, "pp"), (-1, "crossing")), -1)
+    say.multiply("price.hop", "fill_near", "inner", "hop_near", most=LARGEST // 2)
+    say.multiply("price.hop", "fill_far", "crossing", "hop_far", most=LARGEST // 2)
+    say.sum("price.hop", "hop_fill", ((1, "fill_near"), (1, "fill_far")))
+    say.truth("price.hop", "crosses", ((1, "crossing"),), low=1)
+    say.truth("price.hop", "several", ((1, "pp"),), low=2)
+    say.sum("price.hop", "hop_more", ((1, "hop_far"), (-1, "hop_near")))
+    say.multiply("price.hop", "more", "crosses", "hop_more")
+    say.sum("price.hop", "hop", ((1, "hop_near"), (1, "more")))
+    say.multiply("price.hop", "hop_once", "several", "hop")
+    share = p2p_exposed(problem)
+    if share == 1.0:
+        say.multiply("price.hop", "hop_steady", "vpp", "hop_once")
+        return
+    # A share of whole ticks, rounded down once per micro-batch.
+    scale = 2**16
+    say.sum("price.hop", "hop_part", ((int(share * scale), "hop_once"),))
+    say.multiply("price.hop", "hop_sent", "vpp", "hop_part")
+    say.sum("price.hop", "parts", (), scale)
+    say.divide("price.hop", "hop_steady", "hop_rest", "hop_sent", "parts")
 
 
-def post_memory(say: Builder, problem: Problem) -> None:
+def p2p_exposed(problem: Problem) -> float:
+    """Share of a transfer between stages that nothing hides, in steps of 2^-16."""
+    share = problem.calibration.p2p_exposed
+    if problem.overlap is not None and "p2p-overlap" not in problem.overlap:
+        share = 1.0
+    return int(share * 2**16) / 2**16
+
+
+def _activations(say: Builder, problem: Problem) -> None:
+    """Tabulate the activations of one micro-batch."""
+    most = _most_bytes(problem)
+    names = ("tp", "cp", "micro_batch", "sequence_parallel", "recompute")
+    columns = grid(say, names)
+    tp, cp, b, sp, again = columns
+    at = Slice(tp, cp, b, sp, again == SELECTIVE)
+    price = kept(problem, at)
+    gives = {
+        "kept": price.kept,
+        "saved": price.saved,
+        "kept_front": price.front,
+        "kept_back": price.back,
+        "inside": price.inside,
+        "logits": price.logits,
+    }
+    say.price(
+        "memory.activations",
+        dict(zip(names, columns, strict=True)),
+        {name: _bounded(size, most, tp) for name, size in gives.items()},
+    )
+
+
+def _shapes(say: Builder, problem: Problem) -> None:
+    """Tabulate chunks, and what stages keep."""
+    rows = say.spaces["pipeline.schedule"]
+    pp, vpp, schedule = rows.T if len(rows) else np.empty((3, 0), dtype=np.int64)
+    shape = fixed_shape(problem, pp, vpp, schedule)
+    first, slope = flying(pp, vpp, schedule)
+    keys = {"pp": pp, "vpp": vpp, "schedule": schedule}
+    keys = {name: column[shape.legal] for name, column in keys.items()}
+    gives = {
+        "free": shape.free,
+        "chunk": shape.chunk,
+        "light_first": shape.light_first,
+        "light_last": shape.light_last,
+        "folded": shape.folded,
+        "flight_first": first,
+        "flight_slope": slope,
+    }
+    # Layers that cannot be laid out have no price: that rule's word.
+    gives = {name: column[shape.legal] for name, column in gives.items()}
+    say.price("pipeline.layers", keys, gives)
+
+
+def blurred(problem: Problem, micro_batches: int) -> int:
     """
-    Tabulate memory at both ends of the pipeline, in bytes, exactly as the verifier counts them.
+    Ticks by which whole ticks may misprice a step.
 
-    The first stage keeps the activations of ``min(pp, micro_batches)`` micro-batches, the last
-    stage those of one.
+    Every price is rounded down by less than one tick, and added up at most this often: by
+    micro-batches and by stages, for each layer, what it recomputes, and a few parts of the ends.
     """
-    most = BEYOND << (problem.cluster.accelerator.hbm - 1).bit_length()
-    tp, pp, dp, zero = grid(say, ("tp", "pp", "dp", "zero"))
-    layers = _layers(problem, pp)
-    one, yes = pp == 1, np.ones_like(pp == 1)
-    given: dict[str, Integers] = {}
-    for end, first, last in (("first", yes, one), ("last", one, yes)):
-        stages, t, d = _wide(layers, tp, dp)
-        weights, gradients, optimizer = states(problem, stages, first, last, t, d, zero)
-        given[f"weights_{end}"] = _bounded(weights + gradients, most)
-        given[f"optimizer_{end}"] = _bounded(optimizer, most)
-    say.price("memory.states", {"tp": tp, "pp": pp, "dp": dp, "zero": zero}, given)
+    layers = problem.workload.architecture.layers
+    return (micro_batches + 3 * layers) * (3 * layers + 12)
 
-    tp, pp, b, sp, again = grid(say, ("tp", "pp", "micro_batch", "sequence_parallel", "recompute"))
-    layers = _layers(problem, pp)
-    recomputed = layers * again
-    one, yes = pp == 1, np.ones_like(pp == 1)
-    stages, again_, b_, t = _wide(layers, recomputed, b, tp)
-    kept = kept_activations(problem, stages, again_, b_, t, sp)
-    keys = {"tp": tp, "pp": pp, "micro_batch": b, "sequence_parallel": sp, "recompute": again}
-    given = {"activations_last": _bounded(kept, most)}
-    for end, last in (("first", one), ("last", yes)):
-        working = working_bytes(problem, again_, last, b_, t, sp)
-        given[f"working_{end}"] = _bounded(working, most)
-    say.price("memory.activations", keys, given)
-    # No legal pipeline is longer than its layers; saying so keeps the product within 64 bits.
-    say.sum("memory.layers", "most_stages", (), problem.workload.architecture.layers)
-    say.smallest("memory.in_flight", "in_flight", ("pp", "micro_batches", "most_stages"))
-    say.sum("memory.most", "most_bytes", (), most)
-    name = "memory.activations_first"
-    say.multiply(name, "flying", "in_flight", "activations_last", most=LARGEST)
-    say.smallest(name, "activations_first", ("flying", "most_bytes"))
-    reserve = problem.calibration.reserve
-    for end in ("first", "last"):
-        parts = tuple(
-            (1, f"{part}_{end}") for part in ("weights", "optimizer", "activations", "working")
-        )
-        say.sum(f"memory.peak[stage={end}]", f"peak_{end}", parts, reserve)
-    say.largest("memory.peak", "peak_bytes", ("peak_first", "peak_last"))
+
+def _ends(say: Builder, problem: Problem) -> None:
+    """Add to blocks and ends what their weights exchange, and what ends take beyond a chunk."""
+    if say.domain["zero"].max(initial=0) >= FETCHING:
+        share = int(problem.calibration.overlap_fsdp * 2**16)
+        say.smallest("price.fetch", "behind", ("fetch_layer", "layer_busy"))
+        say.sum("price.fetch", "behind_part", ((share, "behind"),))
+        say.sum("price.fetch", "fetch_parts", (), 2**16)
+        say.divide("price.fetch", "fetch_hidden", "fetch_rest", "behind_part", "fetch_parts")
+        parts: Terms = ((1, "layer_busy"), (1, "fetch_layer"), (-1, "fetch_hidden"))
+        say.sum("price.fetch", "layer", parts)
+        for end in ("front", "back"):
+            say.sum("price.fetch", end, ((1, f"{end}_busy"), (1, f"fetch_{end}")))
+    else:
+        for name in ("layer", "front", "back"):
+            say.sum("price.fetch", name, ((1, f"{name}_busy"),))
+    fetching = say.domain["zero"].max(initial=0) >= FETCHING
+    for end, light in (("front", "light_first"), ("back", "light_last")):
+        name = f"price.over_{end}"
+        say.sum(name, f"{light}_less", ((1, f"light_over_{end}"), (-1, f"beyond_{end}")))
+        say.multiply(name, f"{light}_change", light, f"{light}_less")
+        terms = [(1, f"beyond_{end}"), (1, f"{light}_change")]
+        if fetching:
+            terms.append((1, f"fetch_{end}"))
+        say.sum(name, f"over_{end}", tuple(terms))
+
+
+def _pipeline(problem: Problem) -> Pipeline:
+    """Say how layers are handed out and what comes of it."""
+    shape, search = problem.workload.architecture, problem.search
+    wanted = search.layers_per_stage
+    framework = problem.framework
+    even = wanted == "even" or problem.prices == "paper"
+    even = even or (framework is not None and not framework.uneven_layers)
+    few = []
+    for word in SCHEDULES:
+        slope = int(enough(word, 3)) - int(enough(word, 2))
+        split = {"zb-h1": 1, "zb-h2": 1, "zb-v": 2}.get(word, 0)
+        few.append((slope, int(enough(word, 1)), split))
+    return Pipeline(
+        name="price.step_time",
+        layers=shape.layers,
+        least_first=shape.experts.leading_dense if shape.experts else 0,
+        even=even and not isinstance(wanted, tuple),
+        given=wanted if isinstance(wanted, tuple) else (),
+        room=problem.cluster.accelerator.hbm - problem.calibration.reserve,
+        reserve=problem.calibration.reserve,
+        paper=problem.prices == "paper",
+        most=2 * LONGEST_TICKS,
+        most_bytes=_most_bytes(problem),
+        idle=idle_forms(),
+        few=tuple(few),
+    )
 
 
 def grid(say: Builder, names: tuple[str, ...]) -> list[Integers]:
     """Combine choices whose degrees fit together on the cluster; an array per choice."""
-    world = next(rows for name, rows in say.spaces.items() if name == "degrees.world")
-    degrees = [n for n in names if n in ("tp", "pp", "dp")]
-    pairs = np.unique(world[:, [("tp", "pp", "dp").index(n) for n in degrees]], axis=0)
+    world = say.spaces["degrees.world"]
+    degrees = [n for n in names if n in SPACE]
+    pairs = np.unique(world[:, [SPACE.index(n) for n in degrees]], axis=0)
     others = [n for n in names if n not in degrees]
     size = len(pairs) * int(np.prod([len(say.domain[n]) for n in others]))
     if size > LARGEST_TABLE:
@@ -195,16 +348,13 @@ def grid(say: Builder, names: tuple[str, ...]) -> list[Integers]:
     return [columns[n] for n in names]
 
 
-def _bounded(size: object, most: int) -> Integers:
+def _most_bytes(problem: Problem) -> int:
+    """Bytes at which memory columns stop counting."""
+    return BEYOND << (problem.cluster.accelerator.hbm - 1).bit_length()
+
+
+def _bounded(size: object, most: int, like: Integers) -> Integers:
     """Bytes as whole numbers, cut off far above what any plan may use."""
-    kept: Integers = np.minimum(np.asarray(size), most).astype(np.int64)
-    return kept
-
-
-def _wide(*columns: Integers) -> list[Any]:
-    """
-    Turn whole numbers into floats, which cannot wrap around.
-
-    Bytes stay exact up to 2^53; what is larger is cut off far below anyway.
-    """
-    return [column.astype(np.float64) for column in columns]
+    known = np.broadcast_to(np.asarray(size), like.shape)
+    kept_: Integers = np.clip(known, -most, most).astype(np.int64)
+    return kept_

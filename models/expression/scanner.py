@@ -16,7 +16,8 @@ RELATIONS: Final = {relation.value: relation for relation in Relation}
 
 _SIGNS: Final = frozenset(("+", "-", "*", "//", "%", "(", ")", "[", "]", ",", *RELATIONS))
 _TOKEN: Final = re.compile(
-    r"(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
+    r"(?P<named>1f1b|zb-(?:h1|h2|v))\b"
+    r"|(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)"
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
     r"|(?P<blank>\s+)"
     r"|(?P<sign>\*\*|//|==|!=|<=|>=|<>|=>|=<|&&|\|\||.)",
@@ -71,6 +72,8 @@ def scan(text: str) -> list[Token]:
     tokens = []
     for match in _TOKEN.finditer(text):
         kind, found, column = str(match.lastgroup), match.group(), match.start()
+        # Words of the field that are no identifiers: no name, sum or quantity looks like them.
+        kind = "word" if kind == "named" else kind
         if kind == "blank":
             continue
         if kind == "sign" and found not in _SIGNS:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from optplan.models.spec.space import RECOMPUTES
+from optplan.models.spec.framework import CONTEXTS, SCHEDULES
+from optplan.models.spec.space import ORDERS, RECOMPUTES
 
 
 class Dimension(Enum):
@@ -34,12 +35,21 @@ NAMES: Final[Mapping[str, Known]] = {
     "tp": Known(alias="t"),
     "pp": Known(alias="p"),
     "dp": Known(alias="d"),
+    "cp": Known(),
+    "ep": Known(),
+    "etp": Known(),
+    "vpp": Known(),
     "micro_batch": Known(alias="b"),
     "micro_batches": Known(alias="m"),
     "global_batch": Known(alias="G"),
     "sequence_parallel": Known(Dimension.TRUTH, words=("false", "true")),
+    "schedule": Known(Dimension.WORD, words=SCHEDULES),
     "recompute": Known(Dimension.WORD, words=RECOMPUTES),
     "zero": Known(),
+    "hsdp": Known(Dimension.TRUTH, words=("false", "true")),
+    "context": Known(Dimension.WORD, words=CONTEXTS),
+    "order": Known(Dimension.WORD, words=ORDERS),
+    "offload": Known(Dimension.TRUTH, words=("false", "true")),
     "devices": Known(),
     "peak_memory": Known(Dimension.BYTES),
     "step_seconds": Known(Dimension.SECONDS),
@@ -48,4 +58,4 @@ NAMES: Final[Mapping[str, Known]] = {
 
 ALIASES: Final = {known.alias: name for name, known in NAMES.items() if known.alias}
 WORDS: Final = {word: name for name, known in NAMES.items() for word in known.words}
-"""Every word, and the name it belongs to; no two names share a word."""
+"""Every word, and a name it belongs to; only truths share their words."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from optplan.models.builder import LARGEST_TABLE, Builder, too_large
 from optplan.models.cost.estimate import Estimate
-from optplan.models.numbers import factor_pairs
+from optplan.models.numbers import divisors, factor_pairs
 from optplan.models.program import Integers
 from optplan.models.rules.registry import Finding, Rule, rule
 from optplan.models.spec.plan import Plan
@@ -46,4 +46,21 @@ class Split(Rule):
             f"micro_batch {plan.micro_batch} * micro_batches {plan.micro_batches} * dp {plan.dp} "
             f"= {product}, global_batch {plan.global_batch}"
         )
-        yield Finding(self.name, product == plan.global_batch, text)
+        ok = product == plan.global_batch
+        yield Finding(self.name, ok, text if ok else f"{text}; {_near(plan)}")
+
+
+def _near(plan: Plan) -> str:
+    """Name the nearest batches, and the nearest data-parallel degrees, that come out even."""
+    batch, unit = plan.global_batch, plan.micro_batch * plan.dp
+    if batch % unit == 0:
+        return f"legal: micro_batches {batch // unit}; or another micro_batch or dp"
+    low = batch // unit * unit
+    batches = f"{low} or {low + unit}" if low else f"{unit}"
+    text = f"legal at micro_batch {plan.micro_batch} and dp {plan.dp}: global_batch {batches}; or "
+    if batch % plan.micro_batch:
+        return f"{text}a micro_batch that divides {batch}"
+    ranks = divisors(batch // plan.micro_batch)
+    below = max(d for d in ranks if d <= plan.dp)
+    above = min((d for d in ranks if d > plan.dp), default=None)
+    return f"{text}dp {below}" + (f" or {above}" if above else "")

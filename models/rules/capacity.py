@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
 from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate
-from optplan.models.program import Terms
+from optplan.models.cost.estimate import Estimate, host_bytes
+from optplan.models.pipeline import Fits
 from optplan.models.rules.registry import Finding, Rule, rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text
 
-ENDS = ("first", "last")
-"""
-Stages that stand in the program. Under 1F1B with equal stages the first holds the most
-micro-batches in flight and the embedding, the last the logits and the head; every stage between
-holds no more than the first.
-"""
-
 
 class _Fits(Rule):
-    """Some parts of a stage's memory, together with the reserve, fit into a device."""
+    """Some parts of every stage's memory, together with the reserve, fit into a device."""
 
     parts: ClassVar[tuple[str, ...]]
     """Parts of the memory table that are added up."""
-
-    @abstractmethod
-    def terms(self, end: str) -> Terms:
-        """Columns of the program that are added up for one end of the pipeline."""
+    counts: ClassVar[tuple[str, ...]]
+    """The same as the program knows them."""
 
     def post(self, say: Builder, problem: Problem) -> None:
-        """Bound the sum at both ends of the pipeline."""
-        room = problem.cluster.accelerator.hbm - problem.calibration.reserve
-        for end in ENDS:
-            say.row(f"{self.name}[stage={end}]", self.terms(end), high=room)
+        """Demand that some way of handing out layers fits."""
+        say.fits(Fits(self.name, say.handed_out, self.counts))
 
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
         """Ask every stage."""
@@ -60,10 +48,7 @@ class Parameters(_Fits):
         "arXiv 2501.00254, Eq. 13 (p t M_NPU >= M_m): necessary, cheap, independent of the batch"
     )
     parts = ("parameters", "gradients")
-
-    def terms(self, end: str) -> Terms:
-        """Weights and gradients."""
-        return ((1, f"weights_{end}"),)
+    counts = ("weights",)
 
 
 @rule
@@ -76,10 +61,7 @@ class Optimizer(_Fits):
     )
     source = "arXiv 2501.00254, Eq. 17; sharding by arXiv 1910.02054"
     parts = ("parameters", "gradients", "optimizer")
-
-    def terms(self, end: str) -> Terms:
-        """Weights, gradients and optimizer state."""
-        return ((1, f"weights_{end}"), (1, f"optimizer_{end}"))
+    counts = ("weights", "optimizer")
 
 
 @rule
@@ -92,10 +74,7 @@ class Activations(_Fits):
     )
     source = "arXiv 2501.00254, Eqs. 18-19; arXiv 2205.05198"
     parts = ("activations", "working")
-
-    def terms(self, end: str) -> Terms:
-        """Activations in flight and working memory."""
-        return ((1, f"activations_{end}"), (1, f"working_{end}"))
+    counts = ("activations",)
 
 
 @rule
@@ -106,9 +85,34 @@ class Hbm(_Fits):
     sentence = "everything a stage holds at its worst moment fits into a device"
     source = "arXiv 2501.00254, Eq. 20"
     parts = ("parameters", "gradients", "optimizer", "activations", "working")
+    counts = ("weights", "optimizer", "activations")
 
-    def terms(self, end: str) -> Terms:
-        """All parts."""
-        return tuple(
-            (1, f"{part}_{end}") for part in ("weights", "optimizer", "activations", "working")
-        )
+
+@rule
+class Host(Rule):
+    """An optimizer on the host needs the host's memory."""
+
+    name = "capacity.host"
+    sentence = "optimizer states on the host fit into its memory, all devices of a node together"
+    source = "QwenLM/Qwen3 issue 804: 72 B parameters at 12 bytes are 864 GB, 800 GB were too few"
+
+    def applies(self, problem: Problem) -> bool:
+        """Ask for a host."""
+        return problem.cluster.host is not None and problem.prices != "paper"
+
+    def post(self, say: Builder, problem: Problem) -> None:
+        """Bound an even share of the layers and both ends, on every device of a node."""
+        assert problem.cluster.host is not None
+        pp = say.domain["pp"]
+        layers = problem.workload.architecture.layers
+        say.price(self.name, {"pp": pp}, {"even_layers": -(-layers // pp)})
+        say.multiply(self.name, "host_layers", "even_layers", "host_layer")
+        devices = problem.cluster.devices_per_node
+        terms = tuple((devices, c) for c in ("host_layers", "host_front", "host_back"))
+        say.row(self.name, terms, high=problem.cluster.host.memory)
+
+    def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
+        """Ask the same of the plan."""
+        assert problem.cluster.host is not None
+        held, room = host_bytes(problem, plan), problem.cluster.host.memory
+        yield Finding(self.name, held <= room, f"{bytes_text(held)} of {bytes_text(room)}")

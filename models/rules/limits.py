@@ -7,13 +7,14 @@ from fractions import Fraction
 
 from optplan.models.builder import Builder
 from optplan.models.cost.estimate import Estimate
-from optplan.models.domains import CHOICES
+from optplan.models.domains import CHOICES, WORDS
 from optplan.models.expression import evaluate, names, parse, show
 from optplan.models.lowering import Lowering
-from optplan.models.rules.registry import Finding, Rule, code_of
+from optplan.models.rules.registry import Finding, Rule, code_of, codes_of
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit
+from optplan.models.tabulate import blurred
 from optplan.models.units import bytes_text, seconds_text
 
 TOLERANCE = 3e-9
@@ -42,8 +43,8 @@ class UserLimit(Rule):
         columns["devices"] = Fraction(problem.devices)
         columns["peak_memory"] = ("peak_bytes", Fraction(1))
         columns["step_seconds"] = ("step_ticks", say.tick)
-        # Step times are floored to ticks, at most one a sequence and one each for fill and end.
-        blur = {"step_ticks": say.bounds["global_batch"][1] + 2}
+        # Prices are floored to ticks, each of them added up as often as micro-batches and layers.
+        blur = {"step_ticks": blurred(problem, say.bounds["micro_batches"][1])}
         # The verifier may not be stricter than the program that the plan comes from.
         self._blur_seconds = 2 * blur["step_ticks"] * float(say.tick)
         Lowering(say, self.name, columns, blur).demand(self._node)
@@ -56,13 +57,14 @@ class UserLimit(Rule):
         seconds = estimate.step_seconds
         blur = TOLERANCE * seconds + self._blur_seconds
         ok = any(
-            bool(evaluate(self._node, {**values, "step_seconds": near}))
+            bool(evaluate(self._node, {**values, "step_seconds": near, "recompute": code}))
             for near in (seconds, seconds - blur, seconds + blur)
+            for code in codes_of(plan, "recompute")
         )
         shown = {
             "peak_memory": bytes_text(estimate.memory.peak_bytes),
             "step_seconds": seconds_text(seconds),
-            "recompute": plan.recompute,
+            **{name: words[int(values[name])] for name, words in WORDS.items()},
         }
         facts = ", ".join(f"{n} = {shown.get(n, values.get(n))}" for n in sorted(names(self._node)))
         yield Finding(self.name, ok, f"{show(self._node)}: {facts}" if facts else show(self._node))

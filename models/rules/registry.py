@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from optplan.models.builder import Builder
 from optplan.models.cost.estimate import Estimate
+from optplan.models.domains import coded
 from optplan.models.program import Integers
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import RECOMPUTES
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,22 @@ class Legal(Rule):
 
 def code_of(plan: Plan, choice: str) -> int:
     """Value of a choice in a plan, as the program codes it."""
-    value = getattr(plan, choice)
-    return RECOMPUTES.index(value) if choice == "recompute" else int(value)
+    if choice == "recompute" and plan.recompute == "full":
+        # A launcher's "full" is a granularity; here it is all layers, and fewer are "partial".
+        every = plan.layers_per_stage == plan.recomputed_layers_per_stage
+        return coded(choice, "full" if every else "partial")
+    return coded(choice, getattr(plan, choice))
+
+
+def codes_of(plan: Plan, choice: str) -> tuple[int, ...]:
+    """
+    Values of a choice that a plan may stand for.
+
+    One where all layers are recomputed is also one that recomputes some number of them.
+    """
+    code = code_of(plan, choice)
+    every = choice == "recompute" and code == coded(choice, "full")
+    return (code, coded(choice, "partial")) if every else (code,)
 
 
 R = TypeVar("R", bound=type[Rule])
@@ -112,7 +126,14 @@ def rule(kind: R) -> R:
 
 def rules() -> tuple[Rule, ...]:
     """All shipped rules, in the order in which they are posted."""
-    from optplan.models.rules import batch, capacity, degrees, pipeline  # noqa: F401 - they register
+    from optplan.models.rules import (  # noqa: F401 - they register
+        batch,
+        capacity,
+        degrees,
+        experts,
+        framework,
+        pipeline,
+    )
 
-    order = {"degrees": 0, "batch": 1, "pipeline": 2, "capacity": 3}
+    order = {"degrees": 0, "experts": 1, "batch": 2, "pipeline": 3, "framework": 4, "capacity": 5}
     return tuple(sorted(_RULES, key=lambda known: order.get(known.name.split(".")[0], 9)))

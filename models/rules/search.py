@@ -8,12 +8,12 @@ import numpy as np
 
 from optplan.models.builder import Builder
 from optplan.models.cost.estimate import Estimate
+from optplan.models.domains import WORDS
 from optplan.models.numbers import listed
 from optplan.models.program import Integers
-from optplan.models.rules.registry import Finding, Rule, code_of
+from optplan.models.rules.registry import Finding, Rule, codes_of
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import RECOMPUTES
 
 
 class Asked(Rule):
@@ -22,9 +22,8 @@ class Asked(Rule):
     def __init__(self, choice: str, values: Integers) -> None:
         self.choice, self.values = choice, values
         self.name = f"search.{choice}"
-        words = (
-            [RECOMPUTES[v] for v in values.tolist()] if choice == "recompute" else values.tolist()
-        )
+        known = WORDS.get(choice)
+        words = [known[v] for v in values.tolist()] if known else values.tolist()
         self.sentence = f"{choice} is in {listed(words)}, as the spec asks"
         self.source = "the spec"
 
@@ -35,7 +34,5 @@ class Asked(Rule):
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
         """Look the plan's value up."""
         value = getattr(plan, self.choice)
-        code = code_of(plan, self.choice)
-        yield Finding(
-            self.name, bool(np.isin(code, self.values)), f"{self.choice} = {value}; {self.sentence}"
-        )
+        ok = bool(np.isin(codes_of(plan, self.choice), self.values).any())
+        yield Finding(self.name, ok, f"{self.choice} = {value}; {self.sentence}")

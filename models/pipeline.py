@@ -1,0 +1,271 @@
+"""The pipeline of a program: layers handed out to stages, in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import comb, prod
+
+import numpy as np
+
+from optplan.models.columns import FULL, PARTIAL, READS, Columns
+from optplan.models.pipeline_many import Many
+from optplan.models.stages import Share
+
+
+@dataclass(frozen=True)
+class Pipeline(Many):
+    """
+    Defines the time and the memory of a step from layers handed out to stages.
+
+    What is handed out is no choice of the program's own: an assignment may carry it as
+    ``layers[i]`` and ``again[i]``, and an engine that finds a point finds it too.
+
+    With ``free`` 1 every stage takes any number of layers and recomputes any number of them
+    (`Share`). With ``free`` 0 the layers are fixed: ``vpp`` chunks of ``chunk`` layers on every
+    stage, the first and the last one ``light_first`` and ``light_last`` layers short (both on the
+    first stage where ``folded``), and every chunk recomputes the same number ``r``. Then a step
+    takes
+
+        ``m v (chunk layer + r again) + idle + m (over_front + over_back + hop_steady) + hop_fill``
+
+    and what is paid once, where ``over`` is what an end takes beyond a chunk and ``idle`` the
+    largest of some linear forms in a chunk's forward pass, input and weight gradients.
+
+    Parameters
+    ----------
+    name
+        What the definition is called.
+    layers
+        Layers to hand out.
+    least_first
+        Fewest layers of the first stage.
+    paper
+        True where every stage is as slow as the last, as Eq. 1 of arXiv 2501.00254 has it.
+    even
+        True where stages that are free to recompute still hold the fixed numbers of layers.
+    room
+        Bytes of a device beside the reserve.
+    reserve
+        Bytes of a device that no part of a plan may use; they count towards the peak.
+    most
+        Ticks at which the time of a step is cut off.
+    most_bytes
+        Bytes at which the peak is cut off.
+    idle
+        By the code of the schedule, forms ``(f1, f0, b1, b0, w1, w0)``: ``f1 (p - 1) + f0`` times
+        the forward pass of a chunk, and so on.
+    few
+        By the code of the schedule, ``(n1, n0, k)``: with fewer micro-batches than ``n1 (p - 1) +
+        n0`` the idle time is ``k (p - 1)`` times forward and input gradient.
+    """
+
+    name: str
+    layers: int
+    least_first: int
+    even: bool
+    given: tuple[int, ...]
+    paper: bool
+    room: int
+    reserve: int
+    most: int
+    most_bytes: int
+    idle: tuple[tuple[tuple[int, ...], ...], ...]
+    few: tuple[tuple[int, int, int], ...]
+
+    defines = ("step_ticks", "peak_bytes")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that this statement looks at."""
+        return READS
+
+    def __str__(self) -> str:
+        """Render with what is fixed."""
+        how = (
+            f"as {' '.join(map(str, self.given))}" if self.given else "even" if self.even else "any"
+        )
+        return (
+            f"step_ticks, peak_bytes := pipeline of {self.layers} layers, {how}, "
+            f"at least {self.least_first} first, room {self.room} beside {self.reserve}"
+        )
+
+    # -- one point -------------------------------------------------------------------------------
+
+    def share(self, at: Mapping[str, int], room: int | None = None) -> Share:
+        """Return the free pipeline of one point."""
+        first_flying = min(at["micro_batches"], at["flight_first"])
+        mode = {PARTIAL: 1, FULL: 2}.get(at["recompute"], 0)
+        p = at["pp"]
+        return Share(
+            stages=p,
+            layers=self.layers,
+            least=1,
+            most=self.layers,
+            least_first=max(1, self.least_first),
+            mode=mode,
+            turns=at["micro_batches"] - 1,
+            layer=at["layer"],
+            again=at["again"],
+            front=at["front"],
+            back=at["back"],
+            once_layer=at["once_layer"],
+            once_front=at["once_front"],
+            once_back=at["once_back"],
+            fixed=at["once_fixed"]
+            + at["hop_fill"]
+            + at["micro_batches"] * at["hop_steady"]
+            + (p - 1) * at["back"] * self.paper,
+            room=(self.room if room is None else room) - at["fetched"],
+            state_layer=at["weights_layer"] + at["optimizer_layer"],
+            state_front=at["weights_front"]
+            + at["optimizer_front"]
+            + first_flying * at["kept_front"],
+            state_back=at["weights_back"] + at["optimizer_back"] + at["kept_back"],
+            kept=at["kept"],
+            saved=at["saved"],
+            working=0,
+            working_last=at["logits"],
+            inside=at["inside"],
+            flight_first=at["flight_first"],
+            flight_slope=at["flight_slope"],
+            flight_most=at["micro_batches"],
+        )
+
+    def fixed_layers(self, at: Mapping[str, int]) -> tuple[int, ...]:
+        """Layers of each stage of one point whose layers are fixed."""
+        if self.given:
+            return self.given
+        p, held = at["pp"], at["vpp"] * at["chunk"]
+        layers = [held] * p
+        layers[0] -= at["light_first"]
+        layers[0 if at["folded"] else p - 1] -= at["light_last"]
+        return tuple(layers)
+
+    def is_fixed(self, at: Mapping[str, int]) -> bool:
+        """Tell whether a point's layers are fixed."""
+        return not at["free"] or self.even or bool(self.given)
+
+    def again_of(self, at: Mapping[str, int], each: int) -> tuple[int, ...]:
+        """Layers that each stage of equal chunks recomputes, ``each`` of every chunk."""
+        p, v, c = at["pp"], at["vpp"], at["chunk"]
+        again = [v * each] * p
+        again[0] -= max(0, each - (c - at["light_first"]))
+        again[0 if at["folded"] else p - 1] -= max(0, each - (c - at["light_last"]))
+        return tuple(again)
+
+    def uniform(self, at: Mapping[str, int], each: int) -> tuple[int, int]:
+        """Ticks and bytes (reserve included) of one point that is not free."""
+        columns = Columns({name: np.array([at[name]], dtype=np.int64) for name in READS})
+        few = np.array([each], dtype=np.int64)
+        peak = self.peak_many(columns, few)
+        whole = int(peak[0]) + self.reserve + at["fetched"]
+        return int(self.uniform_many(columns, few)[0]), whole
+
+    def value(self, at: Mapping[str, int]) -> dict[str, int]:
+        """
+        Compute time and memory of a point that carries what is handed out.
+
+        Raises
+        ------
+        KeyError
+            The point does not say what is handed out.
+        """
+        layers = tuple(at[f"layers[{i}]"] for i in range(at["pp"]))
+        again = tuple(at[f"again[{i}]"] for i in range(at["pp"]))
+        if at["free"]:
+            share = self.share(at)
+            step = share.step(layers, again)
+            peak = share.peak(layers, again) + self.reserve + at["fetched"]
+        else:
+            step, peak = self.uniform(at, -(-max(again) // at["vpp"]))
+        return {"step_ticks": min(step, self.most), "peak_bytes": min(peak, self.most_bytes)}
+
+    def holds(self, at: Mapping[str, int]) -> bool:
+        """Tell whether what a point carries hands out every layer; `Fits` asks for the room."""
+        layers = [at[f"layers[{i}]"] for i in range(at["pp"])]
+        again = [at[f"again[{i}]"] for i in range(at["pp"])]
+        sound = sum(layers) == self.layers and all(
+            0 <= r <= n for r, n in zip(again, layers, strict=True)
+        )
+        sound = sound and layers[0] >= self.least_first
+        if at["recompute"] == FULL:
+            sound = sound and again == layers
+        elif at["recompute"] != PARTIAL:
+            sound = sound and not any(again)
+        if self.is_fixed(at):
+            sound = sound and tuple(layers) == self.fixed_layers(at)
+        else:
+            sound = sound and min(layers) >= 1
+        return sound
+
+    def ways(self, pp: int, vpp: int, free: bool, recompute: int) -> int:
+        """
+        Count the ways to hand out the layers of a point, memory no object.
+
+        Examples
+        --------
+        Two layers on two stages, any of them recomputed: one way to share them out, four to choose
+        those to recompute.
+        """
+        total = self.layers
+        if not free:
+            return -(-total // (pp * vpp)) + 1 if recompute == PARTIAL else 1
+        fixed = self.even or bool(self.given)
+        if recompute != PARTIAL:
+            return 1 if fixed else comb(total - 1, pp - 1)
+        if fixed:
+            held = self.given or tuple(total // pp + (i < total % pp) for i in range(pp))
+            return prod(n + 1 for n in held)
+        # Coefficient of x^L in (1 / (1 - x)^2 - 1)^p: each stage takes l layers in l + 1 ways.
+        signs = ((-1) ** (pp - k) * comb(pp, k) for k in range(pp + 1))
+        terms = (comb(total + 2 * k - 1, total) if k else 0 for k in range(pp + 1))
+        return sum(sign * term for sign, term in zip(signs, terms, strict=True))
+
+
+@dataclass(frozen=True)
+class Fits:
+    """
+    Demands that some way of handing out the layers keeps some parts of every stage within the room.
+
+    Parameters
+    ----------
+    name
+        Rule.
+    pipeline
+        What is handed out.
+    parts
+        What counts, of `PARTS`.
+    """
+
+    name: str
+    pipeline: Pipeline
+    parts: tuple[str, ...]
+
+    defines = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns that this statement looks at."""
+        return READS
+
+    def __str__(self) -> str:
+        """Render with the parts."""
+        return f"fits {' + '.join(self.parts)} in {self.pipeline.room}"
+
+    def part(self, at: Mapping[str, int]) -> dict[str, int]:
+        """Return a point with the parts that do not count set to nothing."""
+        known = dict(at)
+        for part in ("weights", "optimizer"):
+            if part not in self.parts:
+                known |= {f"{part}_{end}": 0 for end in ("layer", "front", "back")}
+        if "activations" not in self.parts:
+            known |= dict.fromkeys(
+                ("kept", "saved", "kept_front", "kept_back", "fetched", "logits", "inside"), 0
+            )
+        return known
+
+    def holds(self, at: Mapping[str, int]) -> bool:
+        """Tell whether what a point carries keeps within the room."""
+        known = self.pipeline.value(self.part(at))
+        return known["peak_bytes"] <= self.pipeline.room + self.pipeline.reserve
