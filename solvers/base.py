@@ -74,6 +74,8 @@ class SolverConfig:
         Random seed of an engine that has one.
     top
         Plans to return at most, best first.
+    distinct
+        Choices in one of which at least any two of them differ; none for any two plans.
     progress
         Called now and then from the engine.
     """
@@ -82,6 +84,7 @@ class SolverConfig:
     workers: int = 1
     seed: int = 0
     top: int = 1
+    distinct: tuple[str, ...] = ()
     progress: Callable[[Progress], None] | None = None
 
 

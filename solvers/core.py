@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optplan.models.program import Program, Row, Table
+from optplan.models.columns import PARTS
+from optplan.models.program import Fits, Goal, Program, Row, Table
+from optplan.solvers.base import SolverConfig, Termination
+from optplan.solvers.exhaustive import count
 from optplan.solvers.grid import Block, Grid, Mask
+from optplan.solvers.late import Late
+from optplan.solvers.search import Search
+
+MOST_POINTS = 1_500_000
+"""Points up to which every one is asked which rules it breaks."""
+
+PATIENCE = 5.0
+"""Seconds after which a rule that might be dropped stays in a clash."""
 
 SMALLEST_SEARCH = 6
 """Sets up to this size are searched for the smallest clash; larger ones are shrunk one by one."""
@@ -66,14 +77,23 @@ def clashes(
     ValueError
         The program has a feasible point.
     """
+    if program.pipeline is not None and (count(program) > MOST_POINTS or Late(program).hard):
+        yield from _one_by_one(program, prefer, group)
+        return
     names = program.constraints
     grid = Grid(program)
+    grid.exact = True
     patterns: set[tuple[int, ...]] = set()
     for block in grid.blocks():
         patterns |= _patterns(grid, block, names)
     broken = [frozenset(_members(p)) for p in patterns]
     if frozenset() in broken:
         raise ValueError("the program has a feasible point")
+    if program.pipeline is not None:
+        # Where a table gives no price there is nothing to explain, unless it is so everywhere.
+        giving = {s.name for s in program.statements if isinstance(s, Table) and s.gives}
+        priced = [b for b in broken if not any(names[i] in giving for i in b)]
+        broken = priced or broken
     if not broken:
         spans = (s.name for s in program.statements if isinstance(s, Table) and s.spans)
         yield Clash(tuple(spans))
@@ -82,9 +102,86 @@ def clashes(
         members = sorted(frozenset().union(*least), key=lambda i: (prefer(names[i]), -i))
         chosen = _smallest(least, members)
         rules = tuple(names[i] for i in sorted(chosen))
-        yield Clash(rules, _nearest(program, grid, frozenset(rules)))
+        if program.pipeline is None:
+            yield Clash(rules, _nearest(program, grid, frozenset(rules)))
+        else:
+            near = _nearest(program, grid, frozenset(rules))
+            near = {n: v for n, v in near.items() if n not in _late(program)}
+            yield Clash(rules, near | _measured(program, rules))
         told = {group(name) for name in rules}
         broken = list({frozenset(i for i in b if group(names[i]) not in told) for b in broken})
+
+
+def _one_by_one(
+    program: Program, prefer: Callable[[str], int], group: Callable[[str], str]
+) -> Iterator[Clash]:
+    """
+    Find clashes of a space too large to be visited: drop rule after rule while none is feasible.
+
+    Rules of the highest rank are dropped first. What is left cannot do without any of them.
+    """
+    open_ = list(program.constraints)
+    first = True
+    while first or not _feasible(program, open_):
+        first = False
+        kept = sorted(open_, key=lambda name: (prefer(name), open_.index(name)))
+        clash_ = list(kept)
+        for name in reversed(kept):
+            rest = [other for other in clash_ if other != name]
+            if not _feasible(program, rest):
+                clash_ = rest
+        rules = tuple(name for name in program.constraints if name in clash_)
+        if not rules:
+            spans = (s.name for s in program.statements if isinstance(s, Table) and s.spans)
+            yield Clash(tuple(spans))
+            return
+        yield Clash(rules, _measured(program, rules))
+        told = {group(name) for name in rules}
+        open_ = [name for name in open_ if group(name) not in told]
+
+
+def _feasible(program: Program, asked: Sequence[str]) -> bool:
+    """Tell whether some point may obey the rules that are asked; where time is up, one may."""
+    rest = frozenset(program.constraints) - frozenset(asked)
+    smaller = program.without(rest)
+    config = SolverConfig(seconds=PATIENCE)
+    search = Search(smaller, config)
+    search.single = True
+    found = search.run()
+    outcome = found.outcome
+    if not outcome.best and found.hard and len(found.left):
+        from optplan.solvers.cpsat_pipeline import prove_left
+
+        outcome = prove_left(smaller, found.left, None, config)
+    return bool(outcome.best) or outcome.termination is Termination.TIME_LIMIT
+
+
+def _measured(program: Program, rules: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Find how close time or memory come to their bounds under the clash's other rules."""
+    pipeline = program.pipeline
+    assert pipeline is not None
+    measured: dict[str, tuple[int, int]] = {}
+    for statement in program.statements:
+        if statement.name not in rules or program.constraints.count(statement.name) != 1:
+            continue
+        high: int | None = None
+        of = "peak_bytes"
+        if isinstance(statement, Fits) and statement.parts == PARTS:
+            high = pipeline.room + pipeline.reserve
+        elif isinstance(statement, Row) and len(statement.terms) == 1 and statement.low is None:
+            factor, of = statement.terms[0]
+            high = statement.high if factor == 1 and of in pipeline.defines else None
+        if high is None:
+            continue
+        others = frozenset(program.constraints) - (frozenset(rules) - {statement.name})
+        alone = replace(program.without(others), goal=Goal(of, None, 1.0, ""), ties=())
+        best = Search(alone, SolverConfig()).run().outcome
+        if best.goal is not None:
+            least = int(best.goal)
+            if isinstance(statement, Fits):
+                high, least = high - pipeline.reserve, least - pipeline.reserve
+            measured[statement.name] = (high, least)
+    return measured
 
 
 def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int, ...]]:
@@ -93,7 +190,15 @@ def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int
     words: list[NDArray[np.int64]] = [
         np.zeros((1,) * len(block.shape), dtype=np.int64) for _ in range(len(names) // 62 + 1)
     ]
+    # A point that a table has no row for lacks quantities; rules that read them say nothing of it.
+    undefined: Mask = np.zeros((1,) * len(block.shape), dtype=bool)
+    giving = {s.name: s for s in grid.program.statements if isinstance(s, Table) and s.gives}
+    late = _late(grid.program) | {s.name for s in grid.program.statements if isinstance(s, Fits)}
     for name, ok in grid.judge(block):
+        if name in late:
+            ok = ok | undefined
+        elif name in giving:
+            undefined = undefined | ~ok
         if name in place:
             word, bit = divmod(place[name], 62)
             words[word] = words[word] | np.where(ok, 0, 1 << bit)
@@ -121,6 +226,11 @@ def _smallest(broken: list[frozenset[int]], candidates: list[int]) -> frozenset[
         if all(not b.isdisjoint(chosen_set - {rule}) for b in broken):
             chosen_set.discard(rule)
     return frozenset(chosen_set)
+
+
+def _late(program: Program) -> set[str]:
+    """Names of rules about time and memory, whose quantities are known from below only."""
+    return {s.name for s in Late(program).statements}
 
 
 def _choices(n: int, k: int) -> int:

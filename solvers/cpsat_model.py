@@ -11,6 +11,8 @@ from optplan.models.program import (
     LARGEST,
     Divide,
     Extreme,
+    Fits,
+    Pipeline,
     Product,
     Program,
     Row,
@@ -81,6 +83,8 @@ def translate(program: Program) -> Model:
         model.columns[choice.name] = raw.new_int_var_from_domain(domain, choice.name)
     bounds = program.bounds
     for statement in program.statements:
+        if isinstance(statement, Pipeline | Fits):
+            raise OwnFault("a program that hands out layers is for optplan.solvers.cpsat_pipeline")
         for name in statement.defines:
             low, high = bounds[name]
             if max(abs(low), abs(high)) > LARGEST:

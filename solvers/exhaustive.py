@@ -52,6 +52,10 @@ def solve(
         far and no bound but the goal's own ``least``.
     """
     config = config or SolverConfig()
+    if program.pipeline is not None:
+        from optplan.solvers.search import Search
+
+        return Search(program, config, bounded=False).outcome()
     start, told = time.monotonic(), time.monotonic()
     grid = Grid(program)
     tables = {s.name for s in program.statements if isinstance(s, Table)}
@@ -98,6 +102,10 @@ def solve(
 
 def count(program: Program) -> int:
     """Points of a program's space, counted without visiting them."""
+    if program.pipeline is not None:
+        from optplan.solvers.boxes import Spine
+
+        return Spine(program).total()
     return Grid(program).points
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optplan.models.columns import READS, Columns
 from optplan.models.program import (
     Divide,
     Extreme,
+    Fits,
     Integers,
+    Pipeline,
     Product,
     Program,
     Row,
@@ -23,6 +26,7 @@ from optplan.models.program import (
     Terms,
     Truth,
 )
+from optplan.solvers.late import Late, room_of
 
 Mask = NDArray[np.bool_]
 
@@ -44,11 +48,16 @@ class Block:
 
     shape: tuple[int, ...]
     columns: dict[str, Integers]
+    read: Columns | None = field(init=False, default=None)
+    """Columns that a pipeline reads, once they are known."""
+    found: Mask = field(init=False)
+    """Points that no table has refused."""
     alive: Mask = field(init=False)
     """Points that no statement so far has refused; broadcasts to ``shape``."""
 
     def __post_init__(self) -> None:
         """Start with every point alive."""
+        self.found = np.ones((1,) * len(self.shape), dtype=bool)
         self.alive = np.ones((1,) * len(self.shape), dtype=bool)
 
     @property
@@ -64,11 +73,12 @@ class Block:
         """Spread an array over the whole block."""
         return np.broadcast_to(column, self.shape)
 
-    def at(self, flat: Integers) -> dict[str, Integers]:
-        """Read every column at flat positions of the block."""
+    def at(self, flat: Integers, names: Iterable[str] | None = None) -> dict[str, Integers]:
+        """Read columns, all of them unless named, at flat positions of the block."""
         place = np.unravel_index(flat, self.shape)
         read = {}
-        for name, column in self.columns.items():
+        for name in self.columns if names is None else names:
+            column = self.columns[name]
             index = tuple(
                 p if n > 1 else np.zeros_like(p) for p, n in zip(place, column.shape, strict=True)
             )
@@ -98,6 +108,7 @@ class Grid:
             self._within_domain(s) for s in program.statements if isinstance(s, Table) and s.spans
         ]
         self._rest = [s for s in program.statements if not (isinstance(s, Table) and s.spans)]
+        self.late = Late(program)
         self._looks: dict[int, _Lookup] = {
             i: _Lookup(s, self._domain) for i, s in enumerate(self._rest) if isinstance(s, Table)
         }
@@ -113,6 +124,40 @@ class Grid:
         for i, key in enumerate(table.keys):
             keep &= np.isin(table.rows[:, i], self._domain[key])
         return Table(table.name, table.keys, table.gives, table.rows[keep], spans=True)
+
+    lenient = False
+    """Whether tables only note where they refuse, and rows and memory are not asked."""
+
+    weighing = True
+    """Whether the memory of a point is bounded where no rule asks for it."""
+
+    exact = False
+    """Whether rules about memory are settled, or only asked from below."""
+
+    def _read(self, block: Block) -> Columns:
+        """Return what the pipeline reads of a block, worked out once."""
+        if block.read is None:
+            block.read = Columns({name: block.columns[name] for name in READS})
+        return block.read
+
+    def _fits(self, statement: Fits, block: Block) -> Mask:
+        """Tell where some way of handing out layers keeps within the room."""
+        columns = self._read(block)
+        room = room_of(statement, columns)
+        held = statement.pipeline.quick_peak(columns, statement.parts)
+        ok: Mask = held <= room
+        if not self.exact:
+            return ok
+        from optplan.solvers.settle import fitting
+
+        sure = statement.pipeline.sure_peak(columns, statement.parts) <= room
+        open_ = np.broadcast_to(ok & ~sure, block.shape)
+        flat = np.flatnonzero(open_)
+        if not len(flat):
+            return ok
+        ok = np.broadcast_to(ok, block.shape).copy()
+        ok.ravel()[flat] = fitting(statement, block.at(flat, READS))
+        return ok
 
     def blocks(self) -> Iterator[Block]:
         """Cut the space into blocks of at most about ``BLOCK_POINTS`` points, in a fixed order."""
@@ -174,6 +219,10 @@ class Grid:
             ok = self._run(i, statement, block)
             if ok is None:
                 continue
+            if self.lenient:
+                if isinstance(statement, Table):
+                    block.found = block.found & ok
+                continue
             if removed is not None:
                 before = block.alive
                 block.alive = before & ok
@@ -188,9 +237,21 @@ class Grid:
     def _run(self, i: int, statement: Statement, block: Block) -> Mask | None:
         """Evaluate one statement; the mask of points it passes, None where it cannot refuse."""
         columns = block.columns
+        if statement in self.late:
+            return self.late.judge(statement, block)
         match statement:
             case Table():
                 return self._looks[i](block)
+            case Pipeline():
+                read = self._read(block)
+                step = np.minimum(statement.quick_step(read), float(statement.most))
+                columns["step_ticks"] = np.floor(step).astype(np.int64)
+                if self.weighing:
+                    peak = statement.quick_peak(read) + statement.reserve + read["fetched"]
+                    peak = np.minimum(peak, float(statement.most_bytes))
+                    columns["peak_bytes"] = np.floor(peak).astype(np.int64)
+            case Fits():
+                return self._fits(statement, block)
             case Row():
                 ok = _within(_total(statement.terms, 0, block), statement.low, statement.high)
                 if statement.when:

@@ -24,6 +24,7 @@ def nearest(program: Program) -> dict[str, int] | None:
         Values of all choices; None where the space has no point at all.
     """
     grid = Grid(program)
+    grid.exact = True
     best: tuple[int, float] | None = None
     found: dict[str, int] | None = None
     for block in grid.blocks():

@@ -9,7 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from optplan.models.program import Fact, Program, Row, Statement, Table, row_holds, value
+import numpy as np
+
+from optplan.models.columns import READS
+from optplan.models.program import (
+    Fact,
+    Fits,
+    Pipeline,
+    Program,
+    Row,
+    Statement,
+    Table,
+    row_holds,
+    value,
+)
 from optplan.solvers.base import (
     Census,
     Holding,
@@ -22,6 +35,7 @@ from optplan.solvers.base import (
     rank,
     ratio,
 )
+from optplan.solvers.settle import Settler, fitting
 
 ENGINE = "paper (Algorithm 1)"
 
@@ -49,14 +63,14 @@ def solve(program: Program, config: SolverConfig | None = None) -> Outcome:
     config = config or SolverConfig()
     start = time.monotonic()
     spans = [s for s in program.statements if isinstance(s, Table) and s.spans]
-    if len(spans) != 2:
-        return Outcome(
-            Termination.UNSUPPORTED,
-            Holding.NOTHING,
-            engine=ENGINE,
-            detail="needs two spanning tables",
-        )
-    walk = _Walk(program, spans[0], spans[1])
+    outer = _one_schedule(spans)
+    settler = Settler(program) if program.pipeline is not None else None
+    if outer is None or (settler and settler.late.hard):
+        why = "knows one schedule, and two spanning tables"
+        if outer is not None:
+            why = "a limit asks more of time or memory than to be small; cp-sat can answer"
+        return Outcome(Termination.UNSUPPORTED, Holding.NOTHING, engine=ENGINE, detail=why)
+    walk = _Walk(program, outer, spans[1], settler)
     termination = Termination.EXHAUSTED
     told = start
     try:
@@ -76,7 +90,7 @@ def solve(program: Program, config: SolverConfig | None = None) -> Outcome:
     return Outcome(
         termination=termination,
         holding=holding(walk.best is not None, finished),
-        best=(chosen(program, walk.best),) if walk.best else (),
+        best=(_carried(program, walk.best),) if walk.best else (),
         goal=goal,
         bound=goal if finished else program.goal.least,
         census=Census(walk.points, dict(walk.removed)) if finished else None,
@@ -95,6 +109,7 @@ class _Walk:
     program: Program
     outer: Table
     inner: Table
+    settler: Settler | None = None
     best: Point | None = None
     points: int = 0
     priced: int = 0
@@ -115,6 +130,11 @@ class _Walk:
             s.name: next(self.rises[c] for _, c in s.terms if c in self.rises)
             for s in self.late
             if isinstance(s, Row) and self._only_rises(s)
+        }
+        self.monotone |= {
+            s.name: self.rises[s.name]
+            for s in self.late
+            if isinstance(s, Fits) and s.name in self.rises
         }
 
     def _only_rises(self, row: Row) -> bool:
@@ -161,7 +181,7 @@ class _Walk:
         """Visit the batches of one outer choice."""
         self.points += len(group)
         self.groups += 1
-        known, broken = _judge(self.early, outer)
+        known, broken = _judge(self.early, outer, self.settler)
         if broken:
             self.removed[broken] += len(group)
             return
@@ -211,7 +231,7 @@ class _Walk:
 
     def _point(self, values: Point) -> tuple[Point, str | None]:
         """Price one point, keep it if best; what was computed, and the rule that refused it."""
-        full, broken = _judge(self.late, values)
+        full, broken = _judge(self.late, values, self.settler)
         if broken:
             self.removed[broken] += 1
             return full, broken
@@ -250,10 +270,56 @@ def _split(body: list[Statement], moved: set[str]) -> tuple[list[Statement], lis
     return early, late
 
 
-def _judge(statements: list[Statement], values: Point) -> tuple[Point, str | None]:
+def _one_schedule(spans: list[Table]) -> Table | None:
+    """Join what follows from the first table alone to it; None where more than two are left."""
+    if len(spans) < 2:
+        return None
+    outer = spans[0]
+    for table in spans[2:]:
+        shared = [k for k in table.keys if k in outer.keys]
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for row in table.rows.tolist():
+            point = dict(zip(table.keys, row, strict=True))
+            key = tuple(point.pop(k) for k in shared)
+            if key in rows:
+                return None
+            rows[key] = list(point.values())
+        joined = [
+            [*row, *rows[key]]
+            for row in outer.rows.tolist()
+            if (key := tuple(row[outer.keys.index(k)] for k in shared)) in rows
+        ]
+        more = tuple(k for k in table.keys if k not in shared)
+        array = np.array(joined, dtype=np.int64).reshape(-1, len(outer.keys) + len(more))
+        outer = Table(outer.name, outer.keys + more, (), array, spans=True)
+    return outer
+
+
+def _carried(program: Program, values: Point) -> Point:
+    """Keep the choices, and the layers handed out."""
+    return chosen(program, values) | {k: v for k, v in values.items() if k.endswith("]")}
+
+
+def _judge(
+    statements: list[Statement], values: Point, settler: Settler | None = None
+) -> tuple[Point, str | None]:
     """Evaluate statements until one refuses; everything computed, and the name of the refusal."""
     known = dict(values)
+    unsettled = False
     for statement in statements:
+        if isinstance(statement, Pipeline):
+            assert settler is not None
+            full = settler.settle({name: known[name] for name in settler.columns})
+            unsettled = full is None
+            known.update(full or {})
+            continue
+        if isinstance(statement, Fits):
+            one = {name: np.array([known[name]], dtype=np.int64) for name in READS}
+            if not fitting(statement, one)[0]:
+                return known, statement.name
+            continue
+        if unsettled and settler and statement in settler.late:
+            return known, statement.name
         if isinstance(statement, Row):
             if not row_holds(statement, known):
                 return known, statement.name

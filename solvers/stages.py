@@ -1,0 +1,168 @@
+"""Share a pipeline's layers out to its stages, exactly and without a solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from optplan.models.stages import Share
+from optplan.solvers.stages_tables import Tables, Within
+
+
+@dataclass(frozen=True)
+class Shared:
+    """
+    One way to share out.
+
+    Parameters
+    ----------
+    step
+        Ticks of a step.
+    peak
+        Bytes of the fullest device.
+    layers, again
+        Per stage, layers held and layers of them computed again.
+    """
+
+    step: int
+    peak: int
+    layers: tuple[int, ...]
+    again: tuple[int, ...]
+
+
+def share_out(share: Share, below: int | None = None) -> Shared | None:
+    """
+    Share out for the fastest step.
+
+    Of all ways within the room the one with the shortest step; of those the one whose fullest
+    device needs least; then the smallest bottleneck ``max_i x_i``, the smallest once-a-step part,
+    the fewest layers computed again, the evenest (least sum of squared layers), and the fewest
+    layers on the first stage on which two ways differ.
+
+    Parameters
+    ----------
+    share
+        What is to be shared out.
+    below
+        Only a step of fewer ticks is of interest.
+
+    Returns
+    -------
+    Shared | None
+        None where nothing fits, or nothing that fits takes fewer ticks than ``below``.
+    """
+    tables = Tables(share)
+    if (found := Within(tables, share.room).fastest(below)) is None:
+        return None
+    step = found[0]
+    tables.narrow(step)
+    peaks = Within(tables, share.room).peaks(step)
+    low, high = 0, len(peaks) - 1  # the way just found has one of these peaks, so the last will do
+    while low < high:
+        middle = (low + high) // 2
+        if Within(tables, peaks[middle]).fastest(step + 1, enough=step) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return _shared(Within(tables, peaks[high]))
+
+
+def least_step(share: Share, below: int | None = None) -> int | None:
+    """
+    Ticks of the fastest way to share out, cheaper than the way itself.
+
+    Parameters
+    ----------
+    share, below
+        As for ``share_out``.
+
+    Returns
+    -------
+    int | None
+        The step of what ``share_out`` returns.
+    """
+    found = Within(Tables(share), share.room).fastest(below)
+    return None if found is None else found[0]
+
+
+def least_room(share: Share) -> Shared | None:
+    """
+    Share out so that the fullest device needs least, then for the fastest step.
+
+    Parameters
+    ----------
+    share
+        What is to be shared out.
+
+    Returns
+    -------
+    Shared | None
+        Further ties as for ``share_out``; None where nothing fits.
+    """
+    if not fits(share):
+        return None
+    # No stage needs less than without a layer.
+    low, high = max(share.held(i, 0, 0) for i in range(share.stages)) - 1, share.room
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(replace(share, room=middle)):
+            high = middle
+        else:
+            low = middle
+    return _shared(Within(Tables(share), high))
+
+
+def fits(share: Share) -> bool:
+    """
+    Tell whether any way to share out stays within the room.
+
+    A stage that can hold some layers can hold fewer (a layer's states are never negative, and
+    computing it again saves no more than it keeps), so only the largest counts matter.
+
+    Parameters
+    ----------
+    share
+        What is to be shared out.
+
+    Returns
+    -------
+    bool
+        Exact.
+    """
+    total = 0
+    for stage in range(share.stages):
+        least = share.least_first if stage == 0 else share.least
+        largest = _largest(share, stage)
+        if largest < least:
+            return False
+        total += largest
+    fewest = share.least_first + share.least * (share.stages - 1)
+    return fewest <= share.layers <= total
+
+
+def _largest(share: Share, stage: int) -> int:
+    """Most layers that a stage can hold, -1 where not even none."""
+    flying = share.in_flight(stage)
+    plain = share.room - share.held(stage, 0, 0)
+    largest = -1
+    if plain >= 0:
+        largest = 0
+        if share.mode < 2:
+            largest = _quotient(plain, share.state_layer + flying * share.kept, share.most)
+    if share.mode > 0:
+        # With something computed again: all of it, which needs least.
+        one = share.room - share.held(stage, 1, 1)
+        if one >= 0:
+            layer = share.state_layer + flying * (share.kept - share.saved)
+            largest = max(largest, 1 + _quotient(one, layer, share.most))
+    return min(largest, share.most)
+
+
+def _quotient(room: int, each: int, most: int) -> int:
+    """How often something fits."""
+    return min(room // each, most) if each else most
+
+
+def _shared(within: Within) -> Shared:
+    """Return the fastest way within a room that holds something."""
+    way = within.settled()
+    return Shared(within.share.step(*way), within.share.peak(*way), *way)
