@@ -120,7 +120,7 @@ def evaluate(
         Path of the YAML file.
     plan
         Choices of the plan: tp=8 pp=4 micro_batch=2 recompute=full. What is left out is chosen as
-        well as possible.
+        well as possible. Layers per stage are a list: layers_per_stage=24,24,24,22.
     """
     values = _choices(plan)
     from optplan.evaluate import evaluate as run
@@ -160,7 +160,7 @@ def verify(plan: str, /, *, json: Json = False) -> int:
 @app.command
 def catalogue(name: str | None = None, /, *, json: Json = False) -> int:
     """
-    List the shipped workloads, accelerators and calibrations, or show one with its sources.
+    List the shipped workloads, accelerators, calibrations and frameworks, or show one with sources.
 
     Parameters
     ----------
@@ -320,8 +320,10 @@ def _choices(plan: Sequence[str]) -> dict[str, object]:
         name, equals, text = item.partition("=")
         long = ALIASES.get(name.strip(), name.strip())
         value: object = text.strip()
-        if long == "sequence_parallel":
+        if long in ("sequence_parallel", "hsdp", "offload"):
             value = words.get(text.strip(), value)
+        if long.endswith("_per_stage"):
+            value = _per_stage(text.strip())
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
             value = int(value)
         if not equals or not long:
@@ -335,6 +337,17 @@ def _choices(plan: Sequence[str]) -> dict[str, object]:
     if faults:
         raise InputError(faults)
     return values
+
+
+def _per_stage(text: str) -> object:
+    """Read ``24,24,24,22``, or ``8*14,7`` for fourteen stages of 8 and one of 7."""
+    found: list[int] = []
+    for part in text.strip("[]()").split(","):
+        number, _, times = part.strip().partition("*")
+        if not number.isdigit() or (times and not times.isdigit()) or len(number + times) > 9:
+            return text
+        found += [int(number)] * min(int(times or 1), 5000)
+    return tuple(found)
 
 
 def _console() -> Any:

@@ -8,22 +8,37 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from optplan.certificate import goal_of
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
+from optplan.models.domains import WORDS, asked_values, coded
 from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import CHOICES, Formulation, formulate, plan_of
 from optplan.models.numbers import listed
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import RECOMPUTES
-from optplan.planner import Condition, Spec, alternative, checked, goal_of, problem_of, run
+from optplan.planner import (
+    Condition,
+    Spec,
+    alternative,
+    checked,
+    problem_of,
+    proved,
+    run,
+)
 from optplan.result import Evaluation
 from optplan.solvers import exhaustive
 from optplan.solvers.nearest import nearest
 
-WHOLE = ("tp", "pp", "dp", "micro_batch", "micro_batches", "global_batch")
-"""Choices that are tied by the two products ``tp pp dp = N`` and ``b m d = G``."""
+WHOLE = ("tp", "pp", "dp", "cp", "micro_batch", "micro_batches", "global_batch")
+"""Choices that are tied by the products ``tp pp dp cp = N`` and ``b m d = G``."""
+
+PER_STAGE = ("layers_per_stage", "recomputed_layers_per_stage")
+"""Parts of a plan that are lists, one number a stage."""
+
+SMALL = 2_000_000
+"""Points up to which the one that breaks fewest rules is looked for one by one."""
 
 
 def evaluate(
@@ -62,7 +77,7 @@ def evaluate(
     plan = _sound(plan) if isinstance(plan, Plan) else plan
     given = _given(plan)
     own = tuple(rules)
-    complete = plan if isinstance(plan, Plan) else _complete(problem, own, given)
+    complete = plan if isinstance(plan, Plan) else _complete(problem, own, given, _staged(plan))
     price = estimate(problem, complete)
     form, best = run(problem, own)
     verdict = judge(problem, form.rules, complete, price)
@@ -76,7 +91,11 @@ def evaluate(
         terms = {name: price.terms[name] - scale * its_price.terms[name] for name in price.terms}
     return Evaluation(
         plan=complete,
-        chosen=tuple(name for name in CHOICES if name not in _multiplied(problem, dict(given))),
+        chosen=tuple(
+            name
+            for name in CHOICES
+            if name not in _multiplied(problem, dict(given)) and _matters(problem, name)
+        ),
         estimate=price,
         verdict=verdict,
         optimum=optimum,
@@ -104,6 +123,13 @@ def _sound(plan: Plan) -> Plan:
         raise InputError([Fault("", "layers_per_stage", problem, remedy)]) from None
 
 
+def _matters(problem: Problem, name: str) -> bool:
+    """Tell whether a choice is one that the workload and the cluster leave."""
+    if name in ("ep", "etp"):
+        return problem.workload.architecture.experts is not None
+    return name != "offload" or problem.cluster.host is not None
+
+
 def _given(plan: Mapping[str, Any] | Plan) -> dict[str, int]:
     """Values of the choices that a plan names, as codes."""
     if isinstance(plan, Plan):
@@ -114,51 +140,124 @@ def _given(plan: Mapping[str, Any] | Plan) -> dict[str, int]:
         problem, remedy = _refusal(name, value)
         if problem:
             faults.append(Fault("", str(name), problem, remedy))
-        else:
-            given[name] = RECOMPUTES.index(value) if name == "recompute" else int(value)
+        elif name not in PER_STAGE:
+            given[name] = coded(name, value)
     if faults:
         raise InputError(faults)
     return given
 
 
+def _staged(plan: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Return the lists of a plan, one number a stage."""
+    return {name: tuple(plan[name]) for name in PER_STAGE if name in plan}
+
+
 def _refusal(name: str, value: object) -> tuple[str, str]:
     """Say what is wrong with one value of a plan; empty where nothing is."""
+    if name in PER_STAGE:
+        fits = isinstance(value, list | tuple) and 0 < len(value) <= 4096
+        numbers = value if isinstance(value, list | tuple) else ()
+        fits = fits and all(type(n) is int and 0 <= n <= 10_000 for n in numbers)
+        remedy = "one whole number a stage, such as 24,24,24,22"
+        return ("", "") if fits else (f"cannot read {value!r}", remedy)
     if name not in CHOICES:
-        near = difflib.get_close_matches(str(name), CHOICES, n=1)
+        near = difflib.get_close_matches(str(name), [*CHOICES, *PER_STAGE], n=1)
         hint = f"did you mean {near[0]}?" if near else f"known choices: {', '.join(CHOICES)}"
         return f"unknown choice {name!r}", hint
-    if name == "recompute":
-        wrong = value not in RECOMPUTES
-        return (f"cannot read {value!r}", f"one of {', '.join(RECOMPUTES)}") if wrong else ("", "")
-    if name == "sequence_parallel":
+    words = WORDS.get(name)
+    if words:
+        wrong = value not in words
+        return (f"cannot read {value!r}", f"one of {', '.join(words)}") if wrong else ("", "")
+    if name in ("sequence_parallel", "hsdp", "offload"):
         wrong = not isinstance(value, bool)
         return (f"cannot read {value!r}", "true or false") if wrong else ("", "")
-    least, most = (0, 1) if name == "zero" else (1, 2**31 - 1)
+    least, most = (0, 3) if name == "zero" else (1, 2**31 - 1)
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         return f"cannot read {value!r}", f"a whole number from {least} to {most}"
     return "", ""
 
 
-def _complete(problem: Problem, rules: tuple[Rule, ...], given: dict[str, int]) -> Plan:
+def _complete(
+    problem: Problem,
+    rules: tuple[Rule, ...],
+    given: dict[str, int],
+    staged: dict[str, tuple[int, ...]],
+) -> Plan:
     """Fill in what a plan leaves open."""
+    layers = staged.get("layers_per_stage")
+    if layers is not None:
+        given = {"pp": len(layers), **given}
+    found = _completed(problem, rules, given, layers)
+    again = staged.get("recomputed_layers_per_stage")
+    if layers is None and again is None:
+        return found
+    layers = layers if layers is not None else found.layers_per_stage
+    if again is None:
+        same = found.layers_per_stage == layers
+        again = found.recomputed_layers_per_stage if same else _again(found, layers)
+    changed = {"layers_per_stage": layers, "recomputed_layers_per_stage": again}
+    if any(again) and found.recompute != "full":
+        changed["recompute"] = "full"  # type: ignore[assignment]
+    return _sound(found.model_copy(update=changed))
+
+
+def _again(plan: Plan, layers: tuple[int, ...]) -> tuple[int, ...]:
+    """Recompute all layers of other stages where a plan recomputes all of its own."""
+    return layers if plan.recompute == "full" else (0,) * len(layers)
+
+
+def _completed(
+    problem: Problem,
+    rules: tuple[Rule, ...],
+    given: dict[str, int],
+    layers: tuple[int, ...] | None,
+) -> Plan:
+    """Fill in the choices that a plan leaves open."""
     values = _multiplied(problem, dict(given))
     if set(WHOLE) <= set(values):
         direct = _follow_flags(problem, values)
         if direct:
             return direct
-    wanted = problem
+    search = problem.search
     if "global_batch" in given:
-        search = problem.search.model_copy(update={"global_batch": given["global_batch"]})
-        wanted = problem.model_copy(update={"search": search})
+        search = search.model_copy(update={"global_batch": given["global_batch"]})
+    if layers is not None:
+        search = search.model_copy(update={"layers_per_stage": layers})
+    wanted = problem.model_copy(update={"search": search})
     form = formulate(wanted, rules, widened=True)
     fixed = form.program.fixed({name: (value,) for name, value in given.items()})
-    point = exhaustive.solve(fixed).best
+    point = proved(fixed).best
     if point:
         return form.decode(point[0])
-    near = nearest(fixed)
-    if near is not None:
-        return form.decode(near)
+    if 0 < exhaustive.count(fixed) <= SMALL:
+        near = nearest(fixed)
+        if near is not None:
+            return form.decode(near)
+    if set(values) & set(WHOLE) and (len(values) >= 3 or exhaustive.count(fixed)):
+        usual = _usual(problem, values)
+        if usual is not None:
+            return plan_of(problem, usual)
     raise InputError([_nothing(form, given)])
+
+
+def _usual(problem: Problem, values: dict[str, int]) -> dict[str, int] | None:
+    """Fill the products with what is left, every other choice plain; None where nothing fits."""
+    asked = asked_values(problem)
+    alone = {n: int(v[0]) for n, v in asked.items() if v is not None and len(v) == 1}
+    values = alone | values
+    full = {name: values.get(name, 0) for name in CHOICES}
+    for name in ("tp", "pp", "cp", "ep", "etp", "vpp", "micro_batch"):
+        full[name] = values.get(name, 1)
+    full["dp"] = values.get("dp", problem.devices // (full["tp"] * full["pp"] * full["cp"]))
+    batch = values.get("global_batch")
+    if not full["dp"] or batch is None:
+        return None
+    full["global_batch"] = batch
+    left = batch // (full["dp"] * full["micro_batch"])
+    full["micro_batches"] = values.get("micro_batches", left)
+    if full["vpp"] > 1 and "schedule" not in values:
+        full["schedule"] = coded("schedule", "interleaved")
+    return full if full["micro_batches"] else None
 
 
 def _multiplied(problem: Problem, values: dict[str, int]) -> dict[str, int]:
@@ -166,11 +265,16 @@ def _multiplied(problem: Problem, values: dict[str, int]) -> dict[str, int]:
     batch = problem.search.global_batch
     if "global_batch" not in values and isinstance(batch, int):
         values["global_batch"] = batch
+    if problem.prices == "paper" or (problem.devices == 1):
+        values.setdefault("cp", 1)
+    devices = None if problem.search.idle_devices and problem.prices != "paper" else problem.devices
     for product, factors in (
-        (problem.devices, ("tp", "pp", "dp")),
+        (devices, ("tp", "pp", "dp", "cp")),
         (None, ("micro_batch", "micro_batches", "dp")),
     ):
         total = product if product is not None else values.get("global_batch")
+        if factors[0] == "tp" and product is None:
+            continue
         missing = [f for f in factors if f not in values]
         if total is None or len(missing) != 1:
             continue
@@ -186,24 +290,30 @@ def _multiplied(problem: Problem, values: dict[str, int]) -> dict[str, int]:
 
 def _follow_flags(problem: Problem, values: dict[str, int]) -> Plan | None:
     """Build the plan directly when its flags are given too or its products do not fit."""
-    fits = values["tp"] * values["pp"] * values["dp"] == problem.devices
+    product = values["tp"] * values["pp"] * values["dp"] * values["cp"]
+    idle = problem.search.idle_devices and problem.prices != "paper"
+    fits = product <= problem.devices if idle else product == problem.devices
     splits = (
         values["micro_batch"] * values["micro_batches"] * values["dp"] == values["global_batch"]
     )
-    flags = ("sequence_parallel", "recompute", "zero")
-    if fits and splits and not set(flags) <= set(values):
+    if fits and splits:
         return None
     full = {name: values.get(name, 0) for name in CHOICES}
+    for name in ("ep", "etp", "vpp"):
+        full[name] = values.get(name, 1)
+    if full["vpp"] > 1 and "schedule" not in values:
+        full["schedule"] = coded("schedule", "interleaved")
     return plan_of(problem, full)
 
 
 def _nothing(form: Formulation, given: dict[str, int]) -> Fault:
     """Say that no layout of the cluster has the given values."""
-    text = " ".join(f"{name}={value}" for name, value in given.items())
+    text = " ".join(f"{n}={WORDS[n][v] if n in WORDS else v}" for n, v in given.items())
     domain = form.program.domain
     wrong = [n for n, v in given.items() if v not in domain[n]]
+    words = {n: [WORDS[n][v] for v in domain[n]] if n in WORDS else domain[n] for n in domain}
     legal = "; ".join(
-        f"{n} in {listed(domain[n])}" for n in wrong or [n for n in WHOLE if n in domain]
+        f"{n} in {listed(words[n])}" for n in wrong or [n for n in WHOLE if n in domain]
     )
     devices = form.problem.devices
     return Fault("", text, f"no layout of {devices} devices has these values", f"legal: {legal}")

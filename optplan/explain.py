@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, formulate
-from optplan.models.program import Program, Row
+from optplan.models.program import Fits, Row
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
@@ -51,9 +51,11 @@ def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explan
 def _rank(name: str) -> int:
     """Blame physics before the user: memory, the framework, the spec, and last its limits."""
     family = name.split(".")[0]
+    if name in ("pipeline.layers", "experts.world"):
+        return -1  # Without them nothing has a price.
     if name.startswith("capacity.hbm"):
         return 0
-    return {"capacity": 1, "search": 3, "limits": 4}.get(family, 2)
+    return {"capacity": 1, "framework": 2, "search": 3, "limits": 4}.get(family, 2)
 
 
 def _subject(name: str) -> str:
@@ -76,29 +78,19 @@ def _reason(form: Formulation, found: Clash, name: str) -> Reason:
 
 def _measure(form: Formulation, name: str, high: int, least: int) -> str:
     """Say how far the nearest plan misses a bound."""
-    row = next(s for s in form.program.statements if isinstance(s, Row) and s.name == name)
-    columns = {column for _, column in row.terms}
-    if columns == {"step_ticks"} and row.terms[0][0] == 1:
+    statement = next(s for s in form.program.statements if s.name == name)
+    if isinstance(statement, Fits):
+        hbm, reserve = form.problem.cluster.accelerator.hbm, form.problem.calibration.reserve
+        room = f"{bytes_text(high)} ({bytes_text(hbm)} less a reserve of {bytes_text(reserve)})"
+        return f"at least {bytes_text(least)} against {room}"
+    assert isinstance(statement, Row)
+    columns = {column for _, column in statement.terms}
+    if columns == {"step_ticks"} and statement.terms[0][0] == 1:
         unit = float(form.tick)
         return f"at least {seconds_text(least * unit)} against {seconds_text(high * unit)}"
-    if columns <= _bytes_columns(form.program) and all(k == 1 for k, _ in row.terms):
-        room = bytes_text(high)
-        if name.startswith("capacity."):
-            hbm, reserve = form.problem.cluster.accelerator.hbm, form.problem.calibration.reserve
-            room = f"{room} ({bytes_text(hbm)} less a reserve of {bytes_text(reserve)})"
-        return f"at least {bytes_text(least)} against {room}"
+    if columns == {"peak_bytes"} and statement.terms[0][0] == 1:
+        return f"at least {bytes_text(least)} against {bytes_text(high)}"
     return f"at least {least} against {high}"
-
-
-def _bytes_columns(program: Program) -> set[str]:
-    """Columns that count bytes."""
-    return {
-        column
-        for statement in program.statements
-        if statement.name.startswith("memory.")
-        for column in statement.defines
-        if column != "in_flight"
-    }
 
 
 def _legal(form: Formulation, name: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from optplan.models.cost.estimate import Estimate
-from optplan.models.numbers import counted
+from optplan.models.cost.traffic import group
+from optplan.models.numbers import counted, divisors
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -55,6 +56,24 @@ def _outside(problem: Problem, plan: Plan) -> list[str]:
     ]
 
 
+def _far_experts(problem: Problem, plan: Plan) -> list[str]:
+    """Say where experts exchange tokens between nodes, and what would keep them inside."""
+    experts, node = problem.workload.architecture.experts, problem.cluster.devices_per_node
+    if experts is None or int(group(problem, plan.ep, plan.etp).inside) == plan.ep:
+        return []
+    text = f"the expert group of ep {plan.ep} * etp {plan.etp} crosses nodes of {node} devices"
+    near = [
+        ep
+        for ep in divisors(experts.count)
+        if ep < plan.ep
+        and plan.tp * plan.cp * plan.dp % (ep * plan.etp) == 0
+        and int(group(problem, ep, plan.etp).inside) == ep
+    ]
+    if near and near[-1] > 1:
+        text += f"; ep {near[-1]} with more recomputation stays inside"
+    return [f"{text}; where links reach further, raise devices_per_node"]
+
+
 def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...]:
     """Say what a careful reader of a plan should know."""
     said = []
@@ -64,6 +83,7 @@ def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...
             f"calibration {calibration.name} is a prior, not a measurement: {calibration.error}"
         )
     said += _outside(problem, plan)
+    said += _far_experts(problem, plan)
     if plan.pp > 1 and plan.micro_batches < plan.pp:
         share = estimate.terms["TB"] / estimate.step_seconds
         said.append(

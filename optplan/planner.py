@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from optplan.certificate import certificate_of, goal_of
 from optplan.judge import judge, warnings
 from optplan.load import load
 from optplan.models.cost.estimate import Estimate, estimate
 from optplan.models.errors import InputError, OwnFault
 from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate
+from optplan.models.program import Program
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit
 from optplan.models.tabulate import ROOM
-from optplan.result import Alternative, Certificate, Explanation, Result, Status, Verdict
-from optplan.solvers import exhaustive
+from optplan.result import Alternative, Explanation, Result, Status, Verdict
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.catalogue import require
@@ -30,6 +31,9 @@ EQUAL = 1e-12
 
 FINE = 1e-8
 """Rounding of the best plan's price, as a share, above which it is priced on finer ticks."""
+
+SHAPE = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "micro_batch", "schedule")
+"""What next-best plans differ in; of those that share all of it only the best is shown."""
 
 Spec = str | Path | Mapping[str, Any] | Problem
 
@@ -128,7 +132,7 @@ def solve(
 def run(
     problem: Problem,
     rules: tuple[Rule, ...] = (),
-    engine: str = "exhaustive",
+    engine: str = "cp-sat",
     config: SolverConfig | None = None,
     reduce: bool = True,
 ) -> tuple[Formulation, Outcome]:
@@ -188,7 +192,7 @@ def _finer(form: Formulation, held: Mapping[str, int], near: float) -> Formulati
             return None
         if not any(finer.program.broken(held)):
             return finer
-        found = exhaustive.solve(finer.program)
+        found = proved(finer.program)
         if found.best:
             plan = finer.decode(found.best[0])
             if estimate(form.problem, plan).step_seconds <= ROOM * near * plan.global_batch:
@@ -205,31 +209,66 @@ def _rest(config: SolverConfig, start: float) -> SolverConfig:
 
 def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> Outcome:
     """Bound, reduce, prove; engines other than cp-sat take the whole program."""
-    if engine != "cp-sat" or not reduce:
+    if engine != "cp-sat":
         return engine_named(engine)(form.program, config)
-    from optplan.solvers.reduction import reduce_by_bound
+    if not reduce:
+        return _whole(form, config)
+    return proved(form.program, config, lambda best: checked(form, best))
 
-    start = time.monotonic()
-    reduced = reduce_by_bound(form.program, config)
-    found = reduced.outcome
-    if found.termination is not Termination.EXHAUSTED or found.holding is Holding.NOTHING:
-        # Stopped before the bounds were complete, or the census itself shows that nothing is left.
-        return found
-    checked(form, found.best[0])
-    from optplan.solvers import cpsat
 
-    proof = cpsat.solve(reduced.program, _rest(config, start), found.best[0])
-    worse = proof.goal is None or (found.goal is not None and proof.goal > found.goal)
-    if worse and proof.termination is Termination.PROVED:
-        raise OwnFault(f"{proof.engine} denies a plan that the verifier has passed")
+def proved(
+    program: Program,
+    config: SolverConfig | None = None,
+    check: Callable[[Mapping[str, int]], object] = lambda best: None,
+) -> Outcome:
+    """
+    Bound, reduce, prove: the best points of a program, and CP-SAT's word that none left is better.
+
+    Parameters
+    ----------
+    program
+        A program that hands out layers.
+    config
+        Limits, workers and seed.
+    check
+        Asked of the best point before anything is proved with it.
+    """
+    from optplan.solvers.search import Search
+
+    config, start = config or SolverConfig(), time.monotonic()
+    found = Search(program, config).run()
+    known = found.outcome
+    if known.termination is not Termination.EXHAUSTED:
+        return known
+    if known.holding is Holding.NOTHING and not (found.hard and len(found.left)):
+        return known
+    if known.best:
+        check(known.best[0])
+    from optplan.solvers.cpsat_pipeline import prove_left
+
+    best = program.evaluate(known.best[0]) if known.best else None
+    proof = prove_left(program, found.left, best, _rest(config, start))
+    better = proof.goal is not None and known.goal is not None and proof.goal < known.goal
+    if better and not found.hard:
+        raise OwnFault(f"{proof.engine} finds a plan that the per-stage method has missed")
     return replace(
         proof,
-        best=proof.best or found.best,
-        census=found.census,
-        removed_by_bound=reduced.removed,
-        priced=found.priced,
-        seconds=found.seconds + proof.seconds,
+        best=proof.best[:1] + known.best[1:],
+        census=known.census,
+        removed_by_bound=known.removed_by_bound,
+        priced=known.priced,
+        seconds=known.seconds + proof.seconds,
     )
+
+
+def _whole(form: Formulation, config: SolverConfig) -> Outcome:
+    """Hand CP-SAT the whole program, every point that no table refuses."""
+    from optplan.solvers.cpsat_pipeline import solve_whole
+    from optplan.solvers.search import Search
+
+    start = time.monotonic()
+    everything = Search(form.program, config, bounded=False).everything()
+    return solve_whole(form.program, everything, _rest(config, start))
 
 
 def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Estimate, Verdict]:
@@ -250,7 +289,8 @@ def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Est
     known = form.program.evaluate(assignment)
     ticks = known["step_ticks"] * float(form.tick)
     blur = form.rounding_seconds(plan) + EQUAL * price.step_seconds
-    if not price.step_seconds - blur <= ticks <= price.step_seconds + blur:
+    late = price.late_seconds
+    if not price.step_seconds - late - blur <= ticks <= price.step_seconds + blur:
         raise OwnFault(
             f"the program prices a plan at {ticks} s, the estimate at {price.step_seconds} s"
         )
@@ -266,12 +306,15 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
     """Verify what an engine found and write it down."""
     problem = form.problem
     plan = price = verdict = None
-    said: tuple[str, ...] = ()
+    said: tuple[str, ...] = (outcome.detail,) if outcome.detail else ()
     if outcome.best:
         plan, price, verdict = checked(form, outcome.best[0])
         said = warnings(problem, plan, price)
     done = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
-    status = Status(termination=outcome.termination.value, holding=outcome.holding.value)
+    status = Status(
+        termination=outcome.termination.value,
+        holding=outcome.holding.value,
+    )
     others = alternatives(form, plan, price, top) if plan and price and done else ()
     if others and plan and price and others[0].behind < 0 and problem.goal == "fastest":
         blur = form.rounding_seconds(plan) / price.step_seconds + FINE
@@ -281,54 +324,12 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         status=status,
         plan=plan,
         estimate=price,
-        certificate=_certificate(form, outcome, plan, price, config),
+        certificate=certificate_of(form, outcome, plan, price, config),
         alternatives=others,
         explanation=Explanation(),
         verdict=verdict,
         warnings=said,
         problem=problem,
-    )
-
-
-def goal_of(form: Formulation, plan: Plan, price: Estimate) -> float:
-    """Price of a plan in the goal's unit, in floats."""
-    if form.problem.goal == "most-headroom":
-        return float(price.memory.peak_bytes)
-    return price.step_seconds / plan.global_batch
-
-
-def _certificate(
-    form: Formulation,
-    outcome: Outcome,
-    plan: Plan | None,
-    price: Estimate | None,
-    config: SolverConfig,
-) -> Certificate:
-    """Write down the proof; the bound is in whole ticks rounded down, the goal in floats."""
-    goal = goal_of(form, plan, price) if plan and price else None
-    bound = None if outcome.bound is None else float(outcome.bound) * form.goal_scale
-    timed = form.problem.goal == "fastest" and plan is not None and bound is not None
-    census = outcome.census
-    removed = {name: n for name, n in census.removed_by_rule.items() if n} if census else {}
-    points = census.points if census else exhaustive.count(form.program)
-    pruned = sum(outcome.prunings.values())
-    left = points - sum(removed.values()) - outcome.removed_by_bound - pruned if census else points
-    return Certificate(
-        fingerprint=form.problem.fingerprint,
-        goal=goal,
-        bound=bound,
-        unit=form.program.goal.unit,
-        bound_seconds=bound * plan.global_batch if timed and bound is not None and plan else None,
-        gap=None if goal is None else 1.0 if bound is None else max(0.0, (goal - bound) / goal),
-        tick_seconds=float(form.tick),
-        points=points,
-        removed_by_rule=removed,
-        removed_by_bound=outcome.removed_by_bound,
-        left=left,
-        prunings=outcome.prunings,
-        priced=outcome.priced,
-        engine=outcome.engine,
-        seed=config.seed,
     )
 
 
@@ -341,11 +342,16 @@ def alternatives(
     if form.near is not None:
         # Ticks fine enough for the best plan cut slow ones off; these are fine enough for all.
         form = formulate(form.problem, form.more)
+    from optplan.solvers.search import Search
+
     same = form.program.fixed({"global_batch": (plan.global_batch,)})
-    found = exhaustive.solve(same, SolverConfig(seconds=60.0, top=top + 1))
+    config = SolverConfig(seconds=60.0, top=top + 1, distinct=SHAPE)
+    found = Search(same, config).run()
+    if found.outcome.termination is not Termination.EXHAUSTED:
+        return ()
     best = goal_of(form, plan, price)
     ranked = []
-    for assignment in found.best:
+    for assignment in found.outcome.best:
         other, its, _ = checked(form, assignment)
         if other != plan:
             ranked.append(alternative(form, other, its, best))

@@ -33,7 +33,16 @@ def resolve(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
         node = root.child(key)
         if node is not None:
             root = root.put(key, step(node, folder, faults), root.keys[key])
-    return _calibration(root, faults)
+    return _calibration(_framework(root, faults), faults)
+
+
+def _framework(root: Node, faults: list[Fault]) -> Node:
+    """Replace the name and version of a framework by what it can launch."""
+    node = root.child("framework")
+    if node is None or not isinstance(node.value, str):
+        return root
+    found = _named(node, "framework", catalogue.framework, faults)
+    return root.put("framework", found, root.keys["framework"])
 
 
 def _named(node: Node, path: str, find: Callable[[str], object], faults: list[Fault]) -> Node:

@@ -44,10 +44,12 @@ class Certificate(Record):
     """What one unit of the program's time columns is worth."""
     points: int
     """Points of the space."""
+    strategies_log10: float = 0.0
+    """Decimal logarithm of the joint strategies: points, each with every way to hand out layers."""
     removed_by_rule: dict[str, int]
     """Points by the first rule that refused them; rules that refused none are left out."""
     removed_by_bound: int
-    """Points that obey every rule and lie in tuples whose relaxed price exceeds the incumbent."""
+    """Points whose bound exceeds the best plan, whatever rules were still to be asked of them."""
     left: int
     """Points the prover had to decide."""
     prunings: dict[str, int]

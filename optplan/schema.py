@@ -56,6 +56,8 @@ def json_schema() -> Schema:
     schema["required"].remove("calibration")
     records["Calibration"]["required"].remove("name")
 
+    schema["properties"]["framework"] = _framework(schema["properties"]["framework"])
+
     limits = schema["properties"]["limits"]
     limits["items"] = {
         "anyOf": [
@@ -70,6 +72,16 @@ def json_schema() -> Schema:
         **schema,
         "title": "optplan spec",
     }
+
+
+def _framework(record: Schema) -> Schema:
+    """Allow a framework's name, with a version or without, beside the record itself."""
+    name: Schema = {
+        "type": "string",
+        "description": "A shipped framework, its version after an @.",
+        "examples": ["megatron-core@0.15", "torchtitan"],
+    }
+    return {**record, "anyOf": [name, *record["anyOf"]]}
 
 
 def _or_name(kind: catalogue.Kind, record: Schema) -> Schema:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from optplan.certificate import goal_of
 from optplan.explain import explain_infeasible
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
@@ -16,12 +17,11 @@ from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
-from optplan.planner import alternatives, goal_of, run
+from optplan.planner import alternatives, run
 from optplan.result import FORMAT, Result
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
-from optplan.solvers.reduction import reduce_by_bound
 
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
 """Terminations after which nothing is left to know."""
@@ -157,8 +157,8 @@ def _checks(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     if missing:
         text = f"solved under rules that are not at hand: {', '.join(sorted(missing))}"
         yield _check("rules", None, text)
-    elif points > MOST_POINTS:
-        yield _check("bound", None, f"{points:,} points are too many to price anew")
+    elif points > MOST_POINTS and result.certificate.engine.startswith(("exhaustive", "paper")):
+        yield _check("bound", None, f"{points:,} points are too many to price anew, one by one")
     else:
         yield from _anew(result, rules)
 
@@ -181,7 +181,8 @@ def _status(result: Result) -> Check:
 def _anew(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     """Price the plan and the whole space anew."""
     problem, certificate = result.problem, result.certificate
-    form, outcome = run(problem, rules)
+    engine = "exhaustive" if certificate.engine.startswith("exhaustive") else "cp-sat"
+    form, outcome = run(problem, rules, engine)
     best = None if outcome.goal is None else float(outcome.goal) * form.goal_scale
     done = result.status.termination in DONE
     if result.plan is not None:
@@ -244,10 +245,8 @@ def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Che
     refused = {name: n for name, n in census.removed_by_rule.items() if n}
     text = f"{sum(refused.values()):,} points refused by {len(refused)} rules"
     yield _check("rules' counts", refused == certificate.removed_by_rule, text)
-    if certificate.engine.startswith("cp-sat") and result.plan is not None:
-        removed = reduce_by_bound(form.program).removed
-        fell = certificate.removed_by_bound in (removed, 0)
-        yield _check("bound's count", fell, f"{removed:,} points fall to the bound")
+    fell = certificate.removed_by_bound == outcome.removed_by_bound
+    yield _check("bound's count", fell, f"{outcome.removed_by_bound:,} points fall to the bound")
 
 
 def _plain(record: Record | None) -> object:

@@ -14,19 +14,38 @@ from pathlib import Path
 from typing import Any
 
 from optplan import planner
-from optplan.models.errors import InputError
+from optplan.certificate import goal_of
+from optplan.models.errors import InputError, OptplanError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.program import Program, Table
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination, ratio
 from optplan.solvers.catalogue import engine
 from optplan.solvers.core import clash
+from optplan.solvers.cpsat_pipeline import solve_whole
 from optplan.solvers.reduction import reduce_by_bound
+from optplan.solvers.search import Search
+from tests.brute import best_price
 from tests.random_problems import MOST_POINTS, random_spec
 from tests.random_programs import every_plan, every_point
 
-ROUTES = ("whole", "reduced", "exhaustive", "paper")
-"""cp-sat on the whole program, cp-sat behind the planner, and the other two engines."""
+ROUTES = ("whole", "reduced", "exhaustive", "paper", "brute")
+"""
+cp-sat on the whole program, cp-sat behind the planner, the other two engines, and every plan of a
+small problem judged by the verifier alone.
+"""
+
+MOST_WHOLE = 300
+"""Points up to which cp-sat is given the whole program."""
+
+MOST_PAPER = 5_000
+"""Points up to which the paper's engine is asked where it can prune nothing."""
+
+MOST_PLANS = 400
+"""Plans up to which all of them are judged."""
+
+UNDROPPABLE = frozenset({"experts.world", "pipeline.layers"})
+"""Rules that prices rest on: without them a layout has no quantities."""
 
 SAME_PRICE = 1e-9
 """Prices in floats of plans of one goal differ by less than this, relatively."""
@@ -42,6 +61,8 @@ class Seen:
     seconds: dict[str, float] = field(default_factory=dict)
     stopped: list[str] = field(default_factory=list)
     pruned: float = 0.0
+    judged: bool = False
+    routes: list[str] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
 
     def demand(self, holds: bool, text: str) -> None:
@@ -72,6 +93,9 @@ def examine(seed: int, routes: tuple[str, ...] = ROUTES, limit: float = 20.0) ->
         seen.outcome = "refused"
         seen.demand("beyond 64 bits" in str(error), f"refused: {error}")
         return seen
+    except OptplanError as error:
+        seen.mismatches.append(f"planner: {type(error).__name__}: {error}")
+        return seen
     seen.points = exhaustive.count(form.program)
     answers: dict[str, Answer | None] = {}
     for route in routes:
@@ -96,29 +120,59 @@ def _answer(
 ) -> None:
     """Solve by one route; nothing is answered where it was stopped or cannot say."""
     if route == "reduced":
-        found = planner.solve(form.problem, top=0)
-        proven = found.status.termination in (Termination.PROVED, Termination.EXHAUSTED)
-        seen.demand(proven, f"reduced: {found.status}")
-        seen.demand((found.certificate.gap or 0.0) < 1e-6, f"reduced: gap {found.certificate.gap}")
-        best = form.encode(found.plan) if found.plan else None
+        outcome = planner.run(form.problem)[1]
+        proven = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
+        seen.demand(proven, f"reduced: {outcome.termination}")
+        seen.demand(outcome.gap < 1e-6 or not outcome.best, f"reduced: gap {outcome.gap}")
+        best = outcome.best[0] if outcome.best else None
+    elif route == "brute":
+        _brute(form, seen)
+        return
     else:
-        if route == "paper" and form.near is not None:
-            return  # It knows no finer ticks, which the others needed.
+        if route == "paper" and (form.near is not None or seen.points > MOST_PAPER):
+            return  # It knows no finer ticks, and visits points one by one.
         config = SolverConfig(seconds=limit if route == "whole" else None)
-        outcome = engine("cp-sat" if route == "whole" else route)(form.program, config)
+        if route == "whole":
+            everything = Search(form.program, SolverConfig(), bounded=False).everything()
+            if len(everything) > MOST_WHOLE:
+                return
+            outcome = solve_whole(form.program, everything, config)
+        else:
+            outcome = engine(route)(form.program, config)
         if outcome.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
             seen.stopped.append(route)
             return
         if outcome.termination is Termination.UNSUPPORTED:
             return
         best = outcome.best[0] if outcome.best else None
+        seen.routes.append(route)
         _sane(form.program, route, outcome, seen)
     if best is None:
         answers[route] = None
         return
     plan, price, _ = planner.checked(form, best)
     goal = ratio(form.program, form.program.evaluate(best))
-    answers[route] = Answer(goal, planner.goal_of(form, plan, price), best)
+    answers[route] = Answer(goal, goal_of(form, plan, price), best)
+
+
+def _brute(form: Formulation, seen: Seen) -> None:
+    """Compare with what the verifier says of every single plan."""
+    if seen.points > 20 * MOST_PLANS:
+        return
+    price = best_price(form, MOST_PLANS)
+    if price == "too many":
+        return
+    seen.judged = True
+    found = planner.run(form.problem)[1]
+    if price is None or not found.best:
+        seen.demand(price is None and not found.best, f"brute finds {price}, search {found.best}")
+        return
+    assert isinstance(price, float)
+    plan, its, _ = planner.checked(form, found.best[0])
+    mine = goal_of(form, plan, its)
+    late = its.late_seconds / plan.global_batch
+    near = abs(price - mine) <= SAME_PRICE * price + late
+    seen.demand(near, f"brute finds {price}, search {mine}: {plan}")
 
 
 def _sane(program: Program, route: str, outcome: Outcome, seen: Seen) -> None:
@@ -133,7 +187,7 @@ def _sane(program: Program, route: str, outcome: Outcome, seen: Seen) -> None:
         near = low is not None and 0 <= low <= abs(goal) / 10**9
         seen.demand(near, f"{route} proves {outcome.bound} of {goal}")
     pruned = sum(outcome.prunings.values())
-    if outcome.census:
+    if outcome.census and route != "whole":
         seen.demand(outcome.census.points == seen.points, f"{route}: {outcome.census}")
         seen.demand(outcome.census.left >= pruned, f"{route}: {outcome.census}, {pruned} pruned")
     if route == "paper" and seen.points:
@@ -147,7 +201,7 @@ def _compare(answers: dict[str, Answer], seen: Seen) -> None:
     prices = [answer.price for answer in answers.values()]
     apart = max(prices, default=0.0) - min(prices, default=0.0)
     seen.demand(apart <= SAME_PRICE * max(prices, default=0.0), f"prices differ: {prices}")
-    settled = [answer.best for route, answer in answers.items() if route != "paper"]
+    settled = [a.best for route, a in answers.items() if route not in ("paper", "whole")]
     seen.demand(all(best == settled[0] for best in settled), f"plans differ: {settled}")
 
 
@@ -155,7 +209,7 @@ def _clashes(form: Formulation, seen: Seen) -> None:
     """Check the clash of the program and of the one in which what the spec fixes are rules."""
     try:
         for program in (form.program, formulate(form.problem, widened=True).program):
-            if 0 < exhaustive.count(program) <= 2 * MOST_POINTS:
+            if 0 < exhaustive.count(program) <= MOST_POINTS:
                 seen.mismatches += clash_faults(program)
     except (InputError, ValueError) as error:  # too large to widen, or feasible once widened
         seen.mismatches.append(f"what has no plan cannot be explained: {error}")
@@ -163,15 +217,17 @@ def _clashes(form: Formulation, seen: Seen) -> None:
 
 def clash_faults(program: Program) -> list[str]:
     """Say whether an infeasible program's clash is none, or has a member too many."""
-    rules = clash(program).rules
-    others = frozenset(program.constraints) - set(rules)
+    rules = clash(program, lambda name: name not in UNDROPPABLE).rules
+    others = frozenset(program.constraints) - set(rules) - UNDROPPABLE
     faults = []
     if not set(rules) <= set(program.constraints):
         faults.append(f"the clash {rules} has members that are no rules")
-    if exhaustive.solve(program.without(others)).best:
+    if planner.proved(program.without(others)).best:
         faults.append(f"{rules} do not clash")
     for rule in rules:
-        if not exhaustive.solve(program.without(others | {rule})).best:
+        if rule in UNDROPPABLE:
+            continue
+        if not planner.proved(program.without(others | {rule})).best:
             faults.append(f"{rules} clash without {rule}")
     return faults
 
@@ -254,6 +310,7 @@ def summary(all_seen: list[Seen]) -> str:
     share = sum(pruned) / max(1, len(pruned))
     lines.append(f"points the paper's engine skips, mean over feasible problems: {share:.1%}")
     stopped = Counter(route for seen in all_seen for route in seen.stopped)
+    lines.append(f"judged plan by plan: {sum(seen.judged for seen in all_seen)}")
     lines.append(f"hit a limit: {dict(stopped) or 'none'}")
     wrong = [seen for seen in all_seen if seen.mismatches]
     lines += [f"seed {seen.seed}: {text}" for seen in wrong for text in seen.mismatches]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from optplan.models.formulate import Formulation, formulate
-from optplan.planner import problem_of
+from optplan.planner import problem_of, proved
 from optplan.solvers import exhaustive
 
 MOST_POINTS = 200_000
@@ -24,7 +24,9 @@ def random_spec(seed: int) -> Spec:
     while True:
         spec = _without_limits(rng)
         form = formulate(problem_of(spec))
-        if exhaustive.count(form.program) <= MOST_POINTS:
+        points = exhaustive.count(form.program)
+        # A space without a point is worth one problem in twenty.
+        if points <= MOST_POINTS and (points or rng.random() < 0.05):
             return spec | {"limits": _limits(rng, form)}
 
 
@@ -52,10 +54,22 @@ def _without_limits(rng: random.Random) -> Spec:
             "network_latency": rng.choice(("0 s", "5 us", "1 ms")),
         },
         "search": _search(rng, devices),
-        "goal": "fastest" if rng.random() < 0.75 else "most-headroom",
-        "prices": "canonical" if rng.random() < 0.65 else "paper",
+        "goal": "fastest" if rng.random() < 0.8 else "most-headroom",
+        "prices": "canonical" if rng.random() < 0.8 else "paper",
         "calibration": _calibration(rng, reserve),
-    }
+    } | _framework(rng)
+
+
+def _framework(rng: random.Random) -> Spec:
+    """Name a framework now and then, and what is overlapped."""
+    spec: Spec = {}
+    if rng.random() < 0.2:
+        names = ("megatron-core@0.15", "megatron-core@0.16", "torchtitan", "deepspeed", "nemo")
+        spec["framework"] = rng.choice(names)
+    elif rng.random() < 0.3:
+        features = ("grad-reduce-overlap", "tp-overlap", "p2p-overlap", "expert-overlap")
+        spec["overlap"] = rng.sample(features, rng.randint(0, 4))
+    return spec
 
 
 def _architecture(rng: random.Random) -> Spec:
@@ -65,8 +79,9 @@ def _architecture(rng: random.Random) -> Spec:
     hidden = heads * rng.choice((1, 8, 16, 64, 80, 128))
     odd = 8 * hidden // 3 + 1
     ffn = rng.choice((hidden, 3 * hidden, 4 * hidden, 4 * hidden if plain else odd))
+    layers = rng.choice((12, 24, 30, 36, 40, 48, 60, 64) if plain else LAYERS)
     return {
-        "layers": rng.choice((12, 24, 30, 36, 40, 48, 60, 64) if plain else LAYERS),
+        "layers": layers,
         "hidden": hidden,
         "heads": heads,
         "kv_heads": rng.choice([k for k in range(1, heads + 1) if heads % k == 0]),
@@ -78,7 +93,34 @@ def _architecture(rng: random.Random) -> Spec:
         "norm": rng.choice(("rmsnorm", "layernorm")),
         "learned_positions": rng.choice((0, 0, 1024)),
         "dropout": rng.random() < 0.3,
-    }
+    } | _kind(rng, layers, hidden)
+
+
+def _kind(rng: random.Random, layers: int, hidden: int) -> Spec:
+    """Draw what newer transformers have: experts, latent attention, windows, more predictions."""
+    spec: Spec = {}
+    if rng.random() < 0.3:
+        count = rng.choice((2, 4, 8, 6))
+        spec["experts"] = {
+            "count": count,
+            "per_token": rng.randint(1, min(count, 3)),
+            "ffn": rng.choice((hidden, 2 * hidden, hidden // 2 or 1)),
+            "shared_ffn": rng.choice((0, 0, hidden)),
+            "leading_dense": rng.choice((0, 0, 1)) if layers > 1 else 0,
+        }
+    if rng.random() < 0.1:
+        spec["latent"] = {
+            "q_rank": rng.choice((0, 16)),
+            "kv_rank": 8,
+            "nope": 4,
+            "rope": 2,
+            "value": 4,
+        }
+    if rng.random() < 0.1:
+        spec["sliding_window"] = 64
+    if rng.random() < 0.1:
+        spec["mtp"] = 1
+    return spec
 
 
 def _typical(rng: random.Random, shape: Mapping[str, Any], sequence: int, devices: int) -> int:
@@ -151,11 +193,25 @@ def _search(rng: random.Random, devices: int) -> Spec:
             search[name] = _values(rng, [1, 2, 3, 4, 5, 8, 16, 32, 64])
     for name, words in (
         ("sequence_parallel", (False, True)),
-        ("recompute", ("none", "full")),
-        ("zero", (0, 1)),
+        ("recompute", ("none", "selective", "partial", "full")),
+        ("zero", (0, 1, 2, 3)),
+        ("schedule", ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-h2", "zb-v")),
+        ("hsdp", (False, True)),
+        ("context", ("ring", "ulysses")),
+        ("order", ("data_inside", "pipeline_inside")),
     ):
-        if rng.random() < 0.25:
-            search[name] = rng.choice((words[0], words[1], [words[1]], list(words)))
+        # Most new dimensions are narrowed, so that the product of all stays small.
+        wide = name in ("sequence_parallel", "recompute")
+        if rng.random() < (0.4 if wide else 0.8):
+            some = rng.sample(words, min(len(words), rng.choice((1, 1, 2))))
+            search[name] = some[0] if len(some) == 1 and rng.random() < 0.5 else some
+    for name in ("cp", "vpp", "ep", "etp"):
+        if rng.random() < 0.6:
+            search[name] = rng.choice((1, 2, [1, 2], [1, 2, 4]))
+    if rng.random() < 0.6:
+        search["idle_devices"] = False
+    if rng.random() < 0.2:
+        search["layers_per_stage"] = "even"
     return search
 
 
@@ -187,7 +243,7 @@ def _global_batch(rng: random.Random, devices: int) -> Any:
 
 def _limits(rng: random.Random, form: Formulation) -> list[str]:
     """Draw up to three limits, those on price and memory near what the best plan has."""
-    found = exhaustive.solve(form.program).best
+    found = proved(form.program).best
     if found:
         known = form.program.evaluate(found[0])
         memory, seconds = known["peak_bytes"], float(known["step_ticks"] * form.tick)
@@ -225,6 +281,11 @@ def _limits(rng: random.Random, form: Formulation) -> list[str]:
         lambda: "global_batch % (dp * micro_batch * 2) == 0",
         lambda: "sequence_parallel or tp == 1",
         lambda: f"zero == 1 and not sequence_parallel or dp < {few()}",
+        lambda: f"cp * tp <= {few()}",
+        lambda: f"vpp == 1 or pp * vpp <= {few()}",
+        lambda: "schedule != gpipe and schedule != zb-h2",
+        lambda: "schedule == 1f1b or zero >= 1",
+        lambda: f"ep * etp <= {few()} and not hsdp",
         lambda: f"recompute == full or peak_memory <= {size()}",
         lambda: f"not (recompute == none and step_seconds > {span()})",
         lambda: f"peak_memory <= {size()}",

@@ -14,9 +14,12 @@ ROOT = Path(__file__).resolve().parents[1]
 MAY_IMPORT = {
     "optplan.models": ("optplan.models",),
     "optplan.solvers": (
+        "optplan.models.columns",
         "optplan.models.errors",
+        "optplan.models.pipeline",
         "optplan.models.program",
         "optplan.models.record",
+        "optplan.models.stages",
         "optplan.solvers",
     ),
 }
@@ -145,6 +148,11 @@ def test_the_sweep_reads_all_three_floors() -> None:
         ),
         ("optplan.solvers.cpsat", "from optplan.models import formulate", "optplan.solvers may"),
         ("optplan.solvers.cpsat", "from optplan.models import *", "optplan.solvers may"),
+        (
+            "optplan.solvers.settle",
+            "from optplan.models.layout import fixed_shape",
+            "optplan.solvers may",
+        ),
         ("optplan.solvers.cpsat", "import_module('optplan.planner')", "imports optplan.planner"),
         (
             "optplan.solvers.cpsat",
@@ -180,6 +188,8 @@ def test_a_module_without_a_first_line_is_found(source: str) -> None:
         ("optplan.models.formulate", "from optplan.models import units"),
         ("optplan.solvers.milp", "from optplan.models.program import Program"),
         ("optplan.solvers.milp", "from optplan.models import errors, program, record"),
+        ("optplan.solvers.milp", "from optplan.models.pipeline import Pipeline"),
+        ("optplan.solvers.milp", "from optplan.models.stages import Share"),
         ("optplan.solvers.milp", "from optplan.solvers import exhaustive"),
         ("optplan.solvers.milp", "import pyomo.environ"),
         ("optplan.planner", "from optplan.solvers.base import Outcome"),

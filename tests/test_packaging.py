@@ -111,7 +111,7 @@ def test_the_installed_package_carries_its_data() -> None:
     """The catalogue and the mark of a typed package travel with the code."""
     files = installed_files()
     assert "optplan/py.typed" in files
-    for kind in ("workloads", "accelerators", "calibrations"):
+    for kind in ("workloads", "accelerators", "calibrations", "frameworks"):
         assert any(re.fullmatch(rf"optplan/models/data/{kind}/[^/]+\.yaml", f) for f in files), kind
 
 

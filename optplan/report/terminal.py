@@ -31,6 +31,9 @@ STATE_PARTS = ("parameters", "gradients", "optimizer")
 SHOWN_STAGES = 8
 """Stages that a table shows before it leaves out the middle."""
 
+NEW_TERMS = ("TCC", "TCE")
+"""Terms that are left out where they are nothing."""
+
 PAPER_SHARE = 0.99
 """Share of the space that the paper says its prunings remove (arXiv 2501.00254)."""
 
@@ -49,7 +52,7 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
     if result.plan is None or result.estimate is None:
         console.print(_nothing(result))
     else:
-        console.print(_layout(result.plan))
+        console.print(_layout(result.problem, result.plan))
         console.print(_figures(result.problem, result.estimate))
         console.print(_proof(result))
         console.print(_warnings(result.warnings))
@@ -63,7 +66,7 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:
     """Print the answer to ``evaluate``."""
     console.print(_heading(evaluation.problem))
-    console.print(_layout(evaluation.plan))
+    console.print(_layout(evaluation.problem, evaluation.plan))
     if evaluation.chosen:
         console.print(Text(f"  left open and chosen: {', '.join(evaluation.chosen)}", "dim"))
     console.print(_figures(evaluation.problem, evaluation.estimate))
@@ -103,13 +106,14 @@ def _heading(problem: Problem) -> Text:
     text.append(f" on {problem.devices} x {cluster.accelerator.name}", "bold")
     text.append(
         f"  ({counted(cluster.nodes, 'node')} of {cluster.devices_per_node}, "
-        f"sequence {workload.sequence_length}, {workload.precision}, {problem.prices} prices)"
+        f"sequence {workload.sequence_length}, {workload.precision}, {problem.prices} prices, "
+        f"{problem.framework.name if problem.framework else 'any framework'})"
     )
     return text
 
 
-def _layout(plan: Plan) -> Text:
-    """Name the layout as a Megatron user would type it."""
+def _layout(problem: Problem, plan: Plan) -> Text:
+    """Name the layout as a Megatron user would type it; what has no meaning here is left out."""
     text = Text("\n  ")
 
     def say(name: str, value: object) -> None:
@@ -117,14 +121,51 @@ def _layout(plan: Plan) -> Text:
 
     for name in ("tp", "pp", "dp"):
         say(name, getattr(plan, name))
+    if plan.cp > 1:
+        say("cp", f"{plan.cp} ({plan.context})")
+    if problem.workload.architecture.experts:
+        say("ep", plan.ep)
+        say("etp", plan.etp)
+    if plan.vpp > 1:
+        say("vpp", plan.vpp)
     text.append("micro-batch ", "dim").append(f"{plan.micro_batch}", "bold green")
     text.append(f" x {plan.micro_batches} x dp {plan.dp} = global batch ", "dim")
     text.append(f"{plan.global_batch}\n  ", "bold green")
-    say("recompute", plan.recompute)
+    say("recompute", _recomputed(plan))
     say("sequence parallel", "on" if plan.sequence_parallel else "off")
-    say("zero", plan.zero)
+    say("zero", f"{plan.zero}{' inside nodes' if plan.hsdp else ''}")
     say("schedule", plan.schedule)
+    if plan.offload:
+        say("optimizer", "on the host")
+    if plan.order != "data_inside":
+        say("order", plan.order)
+    idle = problem.devices - plan.devices
+    if idle > 0:
+        say("idle devices", idle)
+    if plan.pp > 1:
+        text.append("\n  ")
+        say("layers per stage", per_stage(plan.layers_per_stage))
+        if 0 < sum(plan.recomputed_layers_per_stage) < sum(plan.layers_per_stage):
+            say("of them recomputed", per_stage(plan.recomputed_layers_per_stage))
     return text
+
+
+def _recomputed(plan: Plan) -> str:
+    """Say how many layers are recomputed where that is not all or none."""
+    some, every = sum(plan.recomputed_layers_per_stage), sum(plan.layers_per_stage)
+    whole = some == every or plan.recompute != "full"
+    return plan.recompute if whole else f"{some} of {every} layers"
+
+
+def per_stage(numbers: tuple[int, ...]) -> str:
+    """Render one number a stage, runs of the same one together: ``7 8*14 7``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][0] == number:
+            runs[-1][1] += 1
+        else:
+            runs.append([number, 1])
+    return " ".join(f"{n}*{times}" if times > 1 else f"{n}" for n, times in runs)
 
 
 def _figures(problem: Problem, estimate: Estimate) -> Padding:
@@ -183,6 +224,8 @@ def _terms(
     bar = BAR if console.width >= WIDE else BAR // 3
     mark = "█" if console.encoding.startswith("utf") else "#"
     for name, what in TERMS.items():
+        if name in NEW_TERMS and not estimate.terms[name] and not (behind and behind[name]):
+            continue
         seconds = estimate.terms[name]
         sign = "-" if name == "TO" and seconds else ""
         share = seconds / estimate.step_seconds
@@ -228,20 +271,25 @@ def _alternatives(result: Result) -> RenderableType:
     """Show the next-best plans and whether the model's error can tell them apart."""
     batch = result.plan.global_batch if result.plan else 0
     behind = "behind" if result.problem.goal == "fastest" else "more memory"
-    numbers = ("tp", "pp", "dp", "b", "m", "zero", "step", behind)
+    degrees = ["tp", "pp", "dp"]
+    plans = [result.plan, *(other.plan for other in result.alternatives)]
+    degrees += [
+        n for n in ("cp", "ep", "etp", "vpp") if any(p and getattr(p, n) > 1 for p in plans)
+    ]
     table = _table(
         f"Next-best plans at global batch {batch} (b micro-batch, m micro-batches)",
-        *("tp", "pp", "dp", "b", "m", "recompute", "seq. par.", "zero"),
+        *(*degrees, "b", "m", "schedule", "recompute", "seq. par.", "zero"),
         *("step", behind, "peak memory"),
-        right=(*numbers, "peak memory"),
+        right=(*degrees, "b", "m", "step", behind, "peak memory"),
     )
     for other in result.alternatives:
         plan = other.plan
         table.add_row(
-            *(str(n) for n in (plan.tp, plan.pp, plan.dp, plan.micro_batch, plan.micro_batches)),
-            plan.recompute,
+            *(str(getattr(plan, n)) for n in (*degrees, "micro_batch", "micro_batches")),
+            plan.schedule,
+            _recomputed(plan),
             "on" if plan.sequence_parallel else "off",
-            str(plan.zero),
+            f"{plan.zero}{' node' if plan.hsdp else ''}",
             seconds_text(other.step_seconds),
             f"{other.behind:+.2%}",
             bytes_text(other.peak_bytes),
@@ -258,7 +306,8 @@ def _alternatives(result: Result) -> RenderableType:
 def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:
     """Show where every point of the space went."""
     table = _table(
-        f"Where {certificate.points:,} points went",
+        f"Where {certificate.points:,} points went (with layers handed out, "
+        f"10^{certificate.strategies_log10:.1f} strategies)",
         "points",
         "share",
         "removed by",
@@ -277,7 +326,7 @@ def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:
         if count:
             line(count, f"pruned by {name}")
     if certificate.removed_by_bound:
-        line(certificate.removed_by_bound, "bound: their degrees cannot beat the best plan")
+        line(certificate.removed_by_bound, "bound: they cannot beat the best plan")
     if certificate.prunings:
         gone = 1 - certificate.priced / max(1, certificate.points)
         line(
@@ -291,6 +340,9 @@ def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:
 
 def _nothing(result: Result) -> RenderableType:
     """Say why there is no plan."""
+    if result.status.termination == "unsupported":
+        why = "; ".join(result.warnings)
+        return Text(f"\n  no answer from this engine: {why}", "bold yellow")
     if result.exit_code == 3:
         return Text(
             f"\n  nothing found yet ({result.status.termination}); give more time", "bold yellow"
@@ -332,9 +384,14 @@ def _explanation(explanation: Explanation) -> RenderableType:
 
 def _short(plan: Plan) -> str:
     """Name a layout in a few words."""
+    more = "".join(
+        f"{name} {getattr(plan, name)} "
+        for name in ("cp", "ep", "etp", "vpp")
+        if getattr(plan, name) > 1
+    )
     return (
-        f"tp {plan.tp} pp {plan.pp} dp {plan.dp} micro-batch {plan.micro_batch} "
-        f"recompute {plan.recompute} zero {plan.zero}"
+        f"tp {plan.tp} pp {plan.pp} dp {plan.dp} {more}micro-batch {plan.micro_batch} "
+        f"recompute {_recomputed(plan)} zero {plan.zero}"
     )
 
 

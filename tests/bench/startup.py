@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from tests.optplan.command import job, script
+from tests.optplan.command import PAPER, script
 
 RUNS = 5
 """Odd, so that the median is a run."""
@@ -34,20 +34,20 @@ lap("load (first use reads YAML)")
 from optplan.models.formulate import formulate
 form = formulate(problem)
 lap("formulate")
-from optplan.solvers import exhaustive
-from optplan.solvers.reduction import reduce_by_bound
-reduced = reduce_by_bound(form.program)
-lap("census, bound and reduce")
-import optplan.solvers.cpsat as cpsat
-lap("import ortools cp_model")
 from optplan.solvers.base import SolverConfig
-proof = cpsat.solve(reduced.program, SolverConfig(), reduced.outcome.best[0])
+from optplan.solvers.search import Search
+found = Search(form.program, SolverConfig()).run()
+lap("search: bound and settle")
+from optplan.solvers.cpsat_pipeline import prove_left
+lap("import ortools cp_model")
+best = form.program.evaluate(found.outcome.best[0])
+proof = prove_left(form.program, found.left, best, SolverConfig())
 lap("cp-sat")
 from optplan.planner import checked
 plan, price, verdict = checked(form, proof.best[0])
 lap("decode, estimate, verify")
 same = form.program.fixed({"global_batch": (plan.global_batch,)})
-exhaustive.solve(same, SolverConfig(top=6))
+Search(same, SolverConfig(top=6)).run()
 lap("alternatives")
 result = optplan.planner.solve(problem, engine="exhaustive")
 last = time.perf_counter()
@@ -75,7 +75,7 @@ def process_seconds(code: str, *arguments: str) -> float:
 
 def main() -> None:
     """Print medians of whole processes, then of the steps inside one."""
-    spec = job("qwen-14b")
+    spec = str(PAPER / "qwen-14b.yaml")
     whole = {
         "bare interpreter": ("pass",),
         "import optplan": (script("import optplan"),),

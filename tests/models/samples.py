@@ -8,12 +8,13 @@ from random import Random
 from typing import Any
 
 from optplan import catalogue
-from optplan.models.domains import CHOICES
+from optplan.models.domains import CHOICES, coded
 from optplan.models.formulate import Formulation, plan_of
 from optplan.models.numbers import divisors
 from optplan.models.program import Program, Table
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import RECOMPUTES
 
 BASE: Mapping[str, Any] = {
     "workload.architecture.layers": 4,
@@ -54,6 +55,24 @@ PLAIN: Mapping[str, Any] = {
     "prices": "paper",
 }
 """The paper's own world: constant utilization, Eq. 1, none of the flags it lacks."""
+
+CLASSIC: Mapping[str, Any] = {
+    "search.cp": 1,
+    "search.vpp": 1,
+    "search.schedule": "1f1b",
+    "search.recompute": ["none", "full"],
+    "search.zero": [0, 1],
+    "search.hsdp": False,
+    "search.order": "data_inside",
+    "search.layers_per_stage": "even",
+    "search.idle_devices": False,
+}
+"""Canonical prices where every point has one way only to hand out its layers."""
+
+EXPERTS: Mapping[str, Any] = {
+    "workload.architecture.experts": {"count": 8, "per_token": 2, "ffn": 48, "shared_ffn": 32},
+}
+"""Eight experts of which a token takes two, and a shared one."""
 
 
 def problem(*changes: Mapping[str, Any], **words: Any) -> Problem:
@@ -103,33 +122,137 @@ def plan(asked: Problem, **values: Any) -> Plan:
     """
     Build a plan whose products fit: ``dp`` and ``micro_batches`` follow from the rest.
 
-    Degrees default to 1, flags to off, ``global_batch`` to the only one of the search.
+    Degrees default to 1, flags and words to the first of their values, ``global_batch`` to the
+    only one of the search. Words may be given as words or by their codes; ``layers`` and ``again``
+    are tuples, left out as even as they can be.
     """
-    degrees = {name: int(values.pop(name, 1)) for name in ("tp", "pp", "micro_batch")}
-    dp = values.pop("dp", asked.devices // (degrees["tp"] * degrees["pp"]))
+    known = {name: int(values.pop(name, 1)) for name in ("tp", "pp", "cp", "ep", "etp", "vpp")}
+    known["micro_batch"] = int(values.pop("micro_batch", 1))
+    dp = values.pop("dp", asked.devices // (known["tp"] * known["pp"] * known["cp"]))
     batch = values.pop("global_batch", asked.search.global_batch)
     assert isinstance(batch, int)
-    m = values.pop("micro_batches", batch // (degrees["micro_batch"] * dp))
-    flags = {name: int(values.pop(name, 0)) for name in ("sequence_parallel", "recompute", "zero")}
+    m = values.pop("micro_batches", batch // (known["micro_batch"] * dp))
+    known |= {"dp": dp, "micro_batches": m, "global_batch": batch}
+    for name in CHOICES[len(known) - 1 :]:
+        if name not in known:
+            wanted = values.pop(name, 0)
+            known[name] = coded(name, wanted) if isinstance(wanted, str) else int(wanted)
+    for name in ("layers", "again"):
+        handed = values.pop(name, ())
+        known |= {f"{name}[{i}]": n for i, n in enumerate(handed)}
+        if handed and name == "layers" and "again" not in values:
+            many = RECOMPUTES[known["recompute"]] == "full"
+            known |= {f"again[{i}]": n * many for i, n in enumerate(handed)}
+    known |= {name: values.pop(name) for name in list(values) if name.endswith("]")}
     assert not values, values
-    return plan_of(asked, degrees | flags | {"dp": dp, "micro_batches": m, "global_batch": batch})
+    return plan_of(asked, known)
 
 
 def points(program: Program) -> Iterator[dict[str, int]]:
-    """Yield every point of a program's space, by joining its two spanning tables by hand."""
-    spans = {s.name: s.rows for s in program.statements if isinstance(s, Table) and s.spans}
-    free = ("sequence_parallel", "recompute", "zero")
-    for tp, pp, dp in spans["degrees.world"].tolist():
-        for d, b, m, batch in spans["batch.split"].tolist():
-            if d == dp:
-                for flags in product(*(program.domain[name] for name in free)):
-                    values = (tp, pp, dp, b, m, batch, *flags)
-                    yield dict(zip(CHOICES, values, strict=True))
+    """Yield every point of a program's space, by joining its spanning tables by hand."""
+    joined: list[dict[str, int]] = [{}]
+    for table in _spans(program):
+        rows = [dict(zip(table.keys, row, strict=True)) for row in table.rows.tolist()]
+        joined = [one | row for one in joined for row in rows if _agree(one, row)]
+    domain = program.domain
+    free = [name for name in CHOICES if joined and name not in joined[0]]
+    for known in joined:
+        if all(known[name] in domain[name] for name in known):
+            for flags in product(*(domain[name] for name in free)):
+                whole = known | dict(zip(free, flags, strict=True))
+                yield {name: whole[name] for name in CHOICES}
+
+
+def _spans(program: Program) -> list[Table]:
+    """Tables that make up the space."""
+    return [s for s in program.statements if isinstance(s, Table) and s.spans]
+
+
+def _agree(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    """Whether two parts of a point say the same of what both know."""
+    return all(other[name] == value for name, value in one.items() if name in other)
+
+
+def drawn(luck: Random, form: Formulation, tries: int = 50) -> dict[str, int] | None:
+    """Draw a point of the space with layers handed out; None where it has none or luck fails."""
+    domain = form.program.domain
+    for _ in range(tries):
+        point: dict[str, int] = {}
+        for table in _spans(form.program):
+            rows = table.rows
+            for i, key in enumerate(table.keys):
+                rows = rows[rows[:, i] == point[key]] if key in point else rows
+            if not len(rows):
+                break
+            row = rows[luck.randrange(len(rows))].tolist()
+            point |= dict(zip(table.keys, row, strict=True))
+        else:
+            point |= {name: luck.choice(domain[name]) for name in CHOICES if name not in point}
+            return handed_out(luck, form, {name: point[name] for name in CHOICES})
+    return None
+
+
+def handed_out(luck: Random, form: Formulation, point: Mapping[str, int]) -> dict[str, int]:
+    """
+    Hand out a point's layers at random: uneven where they may be, some of them recomputed.
+
+    Where the point breaks a rule, so that no shape is known, they are as even as can be.
+    """
+    usual = dict(point) | _handed(form.decode(point))
+    pipeline = form.program.pipeline
+    assert pipeline is not None
+    try:
+        known = form.program.evaluate(usual)
+    except KeyError:
+        return usual
+    pp, total = point["pp"], pipeline.layers
+    layers = form.decode(point).layers_per_stage
+    if not pipeline.is_fixed(known) and total - max(1, pipeline.least_first) >= pp - 1:
+        cuts = sorted(luck.sample(range(max(1, pipeline.least_first), total), pp - 1))
+        layers = tuple(b - a for a, b in zip([0, *cuts], [*cuts, total], strict=True))
+    word = RECOMPUTES[point["recompute"]]
+    again = layers if word == "full" else (0,) * pp
+    if word == "partial" and known["free"]:
+        again = tuple(luck.randint(0, n) for n in layers)
+    elif word == "partial" and min(layers) >= 0:
+        again = pipeline.again_of(known, luck.randint(0, known["chunk"]))
+        again = tuple(min(r, n) for r, n in zip(again, layers, strict=True))
+    handed = {f"layers[{i}]": n for i, n in enumerate(layers)}
+    return dict(point) | handed | {f"again[{i}]": n for i, n in enumerate(again)}
+
+
+def _handed(found: Plan) -> dict[str, int]:
+    """What a plan hands out to its stages, as an assignment carries it."""
+    handed = {f"layers[{i}]": n for i, n in enumerate(found.layers_per_stage)}
+    return handed | {f"again[{i}]": n for i, n in enumerate(found.recomputed_layers_per_stage)}
+
+
+def even(form: Formulation, point: Mapping[str, int]) -> dict[str, int]:
+    """Add to a point layers as even as they can be, all of them or none recomputed."""
+    return dict(point) | _handed(form.decode(point))
+
+
+ROOMY = ("capacity.", "limits.")
+"""Rules that ask for time or memory, and say nothing of a plan's shape."""
+
+
+def some(form: Formulation, seed: int, number: int) -> list[dict[str, int]]:
+    """Draw points whose degrees and layers obey every rule, whatever time or memory they take."""
+    luck = Random(seed)
+    found: list[dict[str, int]] = []
+    for _ in range(20 * number):
+        point = drawn(luck, form)
+        if point is None or len(found) == number:
+            break
+        if all(name.startswith(ROOMY) for name in form.program.broken(point)):
+            found.append(point)
+    return found
 
 
 def allowed(form: Formulation) -> list[dict[str, int]]:
-    """List the points of a program that it refuses by none of its statements."""
-    return [point for point in points(form.program) if not any(form.program.broken(point))]
+    """List the points of a program that it refuses by none of its statements, layers even."""
+    every = (even(form, point) for point in points(form.program))
+    return [point for point in every if not any(form.program.broken(point))]
 
 
 def random_problem(seed: int, **changes: Any) -> Problem:
@@ -184,4 +307,49 @@ def random_problem(seed: int, **changes: Any) -> Problem:
         "calibration.p2p_exposed": luck.choice([0, 0.5, 1]),
         "prices": luck.choice(["canonical", "canonical", "paper"]),
     }
+    if changes.get("prices", chosen["prices"]) == "canonical":
+        chosen |= _dimensions(luck, heads)
     return problem(chosen, changes)
+
+
+def _dimensions(luck: Random, heads: int) -> dict[str, Any]:
+    """Draw what the paper does not know: experts, latent attention, adapters, hosts, launchers."""
+    shape = "workload.architecture."
+    chosen: dict[str, Any] = {
+        "calibration.overlap_cp": luck.choice([0, 0.6]),
+        "calibration.overlap_ep": luck.choice([0, 0.4]),
+        "calibration.overlap_fsdp": luck.choice([0, 0.5, 1]),
+        "calibration.attention_loss": luck.choice([1, 1.7]),
+        "search.idle_devices": luck.random() < 0.5,
+        "search.layers_per_stage": luck.choice(["any", "any", "even"]),
+        shape + "mtp": luck.choice([0, 0, 0, 1]),
+    }
+    if luck.random() < 0.35:
+        chosen[shape + "layers"] = luck.choice([2, 3, 4, 6])
+        chosen[shape + "experts"] = {
+            "count": luck.choice([2, 4, 6, 8]),
+            "per_token": luck.choice([1, 2]),
+            "ffn": luck.choice([12, 24]),
+            "shared_ffn": luck.choice([0, 24, 36]),
+            "leading_dense": luck.choice([0, 0, 1]),
+            "router_bias": luck.random() < 0.3,
+        }
+        chosen["workload.imbalance"] = luck.choice([1.0, 1.25])
+        chosen["workload.capacity_factor"] = luck.choice([None, None, 1.5])
+    if luck.random() < 0.2:
+        parts = {"kv_rank": 8, "nope": 4, "rope": 2, "value": 4, "q_rank": luck.choice([0, 6])}
+        chosen[shape + "latent"] = parts
+    if luck.random() < 0.2:
+        chosen[shape + "sliding_window"] = luck.choice([4, 16])
+    if luck.random() < 0.15:
+        chosen["workload.lora"] = {"rank": 2, "layers": luck.choice(["attention", "all"])}
+    if luck.random() < 0.3:
+        size = luck.choice(["300 kB", "2 MB", "1 GB"])
+        chosen["cluster.host"] = {"memory": size, "link": "50 MB/s", "bandwidth": "500 MB/s"}
+    if luck.random() < 0.3:
+        names = ("megatron-core@0.6", "megatron-core@0.15", "nemo@2.2", "torchtitan@0.2")
+        known = catalogue.framework(luck.choice(names))
+        chosen["framework"] = known.model_dump(mode="json")
+        if luck.random() < 0.5:
+            chosen["overlap"] = [f for f in known.features if luck.random() < 0.5]
+    return chosen

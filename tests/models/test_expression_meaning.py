@@ -73,7 +73,12 @@ WORDY = st.sampled_from(
         for name, word in (
             ("recompute", "none"),
             ("recompute", "full"),
+            ("recompute", "partial"),
+            ("schedule", "zb-v"),
+            ("context", "ulysses"),
+            ("order", "pipeline_inside"),
             ("sequence_parallel", "true"),
+            ("hsdp", "false"),
         )
     ]
 )
@@ -152,8 +157,12 @@ POINT = st.fixed_dictionaries(
         **{name: st.integers(0, 9) | st.integers(0, 2**40) for name in CHOICES},
         "peak_memory": st.integers(0, 2**41),
         "step_seconds": st.integers(0, 80).map(lambda n: n / 8),
-        "recompute": st.integers(0, 1),
+        "recompute": st.integers(0, 3),
+        "schedule": st.integers(0, 5),
+        "context": st.integers(0, 1),
+        "order": st.integers(0, 1),
         "sequence_parallel": st.booleans(),
+        "hsdp": st.booleans(),
     }
 )
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
+import shutil
+import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from importlib.util import find_spec
@@ -17,10 +20,48 @@ PAPER = ROOT / "examples" / "paper"
 JOBS = ("baichuan2-7b", "qwen-14b", "aquila2-7b")
 ENGINES = ("cp-sat", "exhaustive", "paper")
 
+WHOLE = "global_batch: {max: 512}"
+FEW = "global_batch: {min: 384, max: 512, multiple_of: 64}"
 
+DENSE = """\
+workload: {architecture: llama-3-8b, sequence_length: 4096, precision: bf16}
+cluster: {accelerator: h100-sxm-80gb, nodes: 1, devices_per_node: 8, network: 400 Gb/s}
+search: {global_batch: 16}
+"""
+"""Every choice left open: schedules, stages of any length, ZeRO 0 to 3, idle devices."""
+
+EXPERTS = """\
+workload: {architecture: mixtral-8x7b, sequence_length: 4096, precision: bf16}
+cluster: {accelerator: h100-sxm-80gb, nodes: 4, devices_per_node: 8, network: 400 Gb/s}
+search: {global_batch: 32, micro_batch: 1}
+framework: megatron-core@0.15
+"""
+"""A mixture of experts, as one framework launches it."""
+
+OPEN = {"dense": DENSE, "experts": EXPERTS}
+"""Specs of the whole space by name."""
+
+
+@cache
+def _folder() -> Path:
+    """Folder for specs written by the tests, gone with the process."""
+    folder = Path(tempfile.mkdtemp(prefix="optplan-tests-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@cache
 def job(name: str) -> str:
-    """Path of one of the paper's jobs."""
-    return str(PAPER / f"{name}.yaml")
+    """Path of a paper job with few of its global batches, or of a spec of the whole space."""
+    if name in OPEN:
+        text = OPEN[name]
+    else:
+        text = (PAPER / f"{name}.yaml").read_text(encoding="utf-8")
+        assert text.count(WHOLE) == 1
+        text = text.replace(WHOLE, FEW)
+    path = _folder() / f"{name}.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -33,7 +74,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 @cache
 def solved(name: str, engine: str) -> str:
-    """What ``solve --json`` prints of a paper job; solved once per test run."""
+    """What ``solve --json`` prints of a job; solved once per test run."""
     status, out, err = run("solve", job(name), "--json", "--engine", engine, "--top", "2")
     assert (status, err) == (0, ""), err
     return out

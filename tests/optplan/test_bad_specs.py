@@ -151,7 +151,54 @@ CASES: dict[str, tuple[str, Expected]] = {
         swap("  tp:", "  recompute: [none, som]\n  tp:"),
         {":9:21": "search.recompute.1: 'som' is no choice here"},
     ),
-    "zero 3": (swap("  tp:", "  zero: 3\n  tp:"), {":9:9": "search.zero: '3' is"}),
+    "zero 4": (swap("  tp:", "  zero: 4\n  tp:"), {":9:9": "search.zero: '4' is above 3"}),
+    "no such schedule": (
+        swap("  tp:", "  schedule: [1f1b, zb-h3]\n  tp:"),
+        {":9:20": "search.schedule.1: 'zb-h3' is no choice here; did you mean 'zb-h2'?"},
+    ),
+    "no such context": (
+        swap("  tp:", "  context: rings\n  tp:"),
+        {":9:12": "did you mean 'ring'? (choices: ring, ulysses)"},
+    ),
+    "no such order": (
+        swap("  tp:", "  order: data-inside\n  tp:"),
+        {":9:10": "did you mean 'data_inside'?"},
+    ),
+    "hsdp 1": (swap("  tp:", "  hsdp: 1\n  tp:"), {":9:9": "'1' is neither true nor false"}),
+    "cp 0": (swap("  tp:", "  cp: 0\n  tp:"), {":9:7": "search.cp: '0' is below 1"}),
+    "layers by a wrong word": (
+        swap("  tp:", "  layers_per_stage: odd\n  tp:"),
+        {":9:21": "'odd' is no choice here; write one of any, even"},
+    ),
+    "no layers": (swap("  tp:", "  layers_per_stage: []\n  tp:"), {":9:21": "too short"}),
+    "layers below none": (
+        swap("  tp:", "  layers_per_stage: [81, -1]\n  tp:"),
+        {":9:26": "search.layers_per_stage.1: '-1' is below 0"},
+    ),
+    "no such framework": (
+        swap("goal:", "framework: torchtitn\ngoal:"),
+        {":12:12": "no framework 'torchtitn' in the catalogue; did you mean 'torchtitan'?"},
+    ),
+    "no version": (
+        swap("goal:", "framework: megatron-core@9x\ngoal:"),
+        {":12:12": "'9x' is no version of megatron-core; write one such as megatron-core@"},
+    ),
+    "a version of long ago": (
+        swap("goal:", "framework: megatron-core@0.1\ngoal:"),
+        {":12:12": "nothing is known of megatron-core@0.1; known: from megatron-core@0.5 on"},
+    ),
+    "no such overlap": (
+        swap("goal:", "overlap: [tp-overlp]\ngoal:"),
+        {":12:11": "overlap.0: 'tp-overlp' is no choice here; did you mean 'tp-overlap'?"},
+    ),
+    "an overlap that the framework lacks": (
+        swap("goal:", "framework: megatron-deepspeed\noverlap: [tp-overlap]\ngoal:"),
+        {":1:1": "has no tp-overlap; it has grad-reduce-overlap"},
+    ),
+    "a host without its links": (
+        swap("  nodes: 8", "  nodes: 8\n  host: {memory: 1 TiB, bandwidth: 400 GB/s}"),
+        {":5:9": "cluster.host.link: 'link' is missing"},
+    ),
     "flag yes": (
         swap("  tp:", "  sequence_parallel: yes\n  tp:"),
         {":9:22": "'yes' is neither true nor false; write true or false"},

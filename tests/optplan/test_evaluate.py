@@ -11,11 +11,24 @@ import optplan
 from optplan.models.expression import ALIASES
 from optplan.models.formulate import CHOICES
 from optplan.result import Evaluation
-from tests.optplan.command import JOBS, facts, job, run, solved
+from tests.optplan.command import JOBS, OPEN, facts, job, run, solved
 
 QWEN = job("qwen-14b")
 BEST = {"tp": 4, "pp": 2, "dp": 2, "micro_batch": 4, "micro_batches": 64, "global_batch": 512}
-FLAGS = {"sequence_parallel": False, "recompute": "none", "zero": 0}
+FLAGS = {
+    "cp": 1,
+    "ep": 1,
+    "etp": 1,
+    "vpp": 1,
+    "schedule": "1f1b",
+    "sequence_parallel": False,
+    "recompute": "none",
+    "zero": 0,
+    "hsdp": False,
+    "context": "ring",
+    "order": "data_inside",
+    "offload": False,
+}
 
 
 def evaluated(*choices: str, spec: str = QWEN) -> tuple[int, dict[str, Any]]:
@@ -31,7 +44,7 @@ def words(**choices: object) -> list[str]:
     return [f"{name}={str(value).lower()}" for name, value in choices.items()]
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", [*JOBS, *OPEN])
 def test_the_optimum_is_priced_as_solve_priced_it(name: str) -> None:
     """A full plan gets the same estimate and verdict, is the best, and nothing was chosen."""
     best = facts(solved(name, "cp-sat"))
@@ -124,7 +137,7 @@ def test_every_broken_rule_is_listed_with_its_numbers() -> None:
     }
     assert "144 of 16 devices" in broken["degrees.world"]
     assert "45, global_batch 7" in broken["batch.split"]
-    assert "legal: pp in {1, 2, 4, 8}" in broken["pipeline.layers"]
+    assert "pp 3 x vpp 1 does not divide 40 layers" in broken["pipeline.layers"]
     assert answer["verdict"]["holds"] is False
 
 
@@ -168,14 +181,21 @@ REFUSED = [
     (("tp=-4",), ("tp", "'-4'", "from 1")),
     (("tp=4.0",), ("tp", "'4.0'")),
     (("tp=99999999999",), ("tp", "99999999999")),
-    (("zero=3",), ("zero", "3", "from 0 to 1")),
-    (("recompute=selective",), ("recompute", "'selective'", "none, full")),
+    (("zero=4",), ("zero", "4", "from 0 to 3")),
+    (("zero=3",), ("zero=3", "no layout of 16 devices", "legal: zero in {0, 1}")),
+    (("recompute=some",), ("recompute", "'some'", "none, selective, partial, full")),
+    (("recompute=selective",), ("recompute=selective", "recompute in {none, full}")),
+    (("schedule=zb-h9",), ("schedule", "'zb-h9'", "1f1b, gpipe, interleaved, zb-h1")),
+    (("schedule=gpipe",), ("schedule=gpipe", "legal: schedule in {1f1b}")),
+    (("context=rings",), ("context", "'rings'", "ring, ulysses")),
     (("sequence_parallel=2",), ("sequence_parallel", "true or false")),
+    (("hsdp=1",), ("hsdp", "true or false")),
+    (("layers_per_stage=20,x",), ("layers_per_stage", "'20,x'", "one whole number a stage")),
     (("tp",), ("'tp'", "tp=8")),
     (("=4",), ("'=4'", "tp=8")),
     (("tp=4", "t=8"), ("'t=8'", "given twice")),
     (("foo=3",), ("foo", "known choices", "micro_batch")),
-    (("cp=2",), ("cp",)),
+    (("cp=2",), ("cp=2", "legal: cp in {1}")),
 ]
 
 
@@ -207,6 +227,47 @@ def test_python_takes_a_mapping_and_a_plan() -> None:
     assert by_plan.chosen == ()
     assert by_plan.verdict.holds
     assert by_plan.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("zero=3", "dp=4"),
+        ("cp=2", "context=ulysses"),
+        ("pp=3",),
+        ("schedule=zb-v", "vpp=2"),
+        ("recompute=selective", "tp=8"),
+        ("tp=2", "pp=2", "dp=1"),
+    ],
+)
+def test_every_new_choice_may_be_given_and_the_rest_is_chosen(given: tuple[str, ...]) -> None:
+    """Schedules, sharding, context parallelism, odd pipelines and devices left idle."""
+    status, answer = evaluated(*given, spec=job("dense"))
+    assert (status, answer["verdict"]["broken"]) == (0, {})
+    for name, value in (word.split("=") for word in given):
+        assert str(answer["plan"][name]) == value
+        assert name not in answer["chosen"]
+    assert answer["behind"] >= 0
+
+
+def test_layers_may_be_handed_out_by_hand() -> None:
+    """Layers per stage, and how many of them are recomputed, are part of a plan."""
+    given = ("layers_per_stage=20,12", "recomputed_layers_per_stage=1,0")
+    status, answer = evaluated(*given, spec=job("dense"))
+    plan = answer["plan"]
+    assert status == 0
+    assert (plan["pp"], plan["layers_per_stage"]) == (2, [20, 12])
+    assert (plan["recompute"], plan["recomputed_layers_per_stage"]) == ("full", [1, 0])
+    status, answer = evaluated("layers_per_stage=20,11", spec=job("dense"))
+    assert status == 1
+    assert "31 of 32 layers" in answer["verdict"]["broken"]["pipeline.layers[all]"]
+
+
+def test_a_framework_is_one_of_the_rules() -> None:
+    """What the launcher cannot do is named with the framework and what it can."""
+    status, answer = evaluated("schedule=zb-h1", "pp=4", "ep=8", spec=job("experts"))
+    assert status == 1
+    assert "megatron-core@0.15" in answer["verdict"]["broken"]["framework.schedule"]
 
 
 def test_python_judges_a_plan_with_uneven_stages() -> None:

@@ -17,25 +17,31 @@ from optplan.models.cost.estimate import estimate
 from optplan.models.errors import OwnFault
 from optplan.models.formulate import formulate
 from optplan.result import Result
-from optplan.solvers import cpsat, exhaustive
+from optplan.solvers import cpsat, cpsat_pipeline, exhaustive
 from optplan.solvers import paper as paper_engine
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
+from optplan.solvers.search import Search
 from tests.optplan.command import job, run
 
 QWEN = job("qwen-14b")
-MODULES = {"exhaustive": exhaustive, "cp-sat": cpsat, "paper": paper_engine}
+ROADS = {
+    "exhaustive": (exhaustive, "solve"),
+    "cp-sat": (cpsat_pipeline, "prove_left"),
+    "paper": (paper_engine, "solve"),
+}
+"""Function that has the last word on the plan, by engine."""
 
 
 def lying(engine: str, monkeypatch: pytest.MonkeyPatch, **values: int) -> None:
     """Let an engine return its plan with some values changed."""
-    module = MODULES[engine]
-    honest: Callable[..., Outcome] = module.solve
+    module, name = ROADS[engine]
+    honest: Callable[..., Outcome] = getattr(module, name)
 
     def solve(*given: Any, **named: Any) -> Outcome:
         outcome = honest(*given, **named)
         return replace(outcome, best=tuple({**plan, **values} for plan in outcome.best))
 
-    monkeypatch.setattr(module, "solve", solve)
+    monkeypatch.setattr(module, name, solve)
 
 
 def assert_own_fault(answer: tuple[int, str, str], *said: str) -> None:
@@ -49,7 +55,7 @@ def assert_own_fault(answer: tuple[int, str, str], *said: str) -> None:
         assert part in err, err
 
 
-@pytest.mark.parametrize("engine", MODULES)
+@pytest.mark.parametrize("engine", ROADS)
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -58,6 +64,8 @@ def assert_own_fault(answer: tuple[int, str, str], *said: str) -> None:
         ({"tp": 16, "dp": 1, "pp": 1}, ("degrees.heads", "tp 16 does not divide 40")),
         ({"micro_batch": 64, "micro_batches": 4}, ("capacity.", "of 64.0 GiB")),
         ({"zero": 1}, ("search.zero", "zero = 1")),
+        ({"schedule": 2, "vpp": 3}, ("degrees.world[known]", "the paper's prices")),
+        ({"layers[0]": 21}, ("pipeline.layers", "41 of 40 layers")),
     ],
 )
 def test_a_plan_that_breaks_a_rule_is_our_fault(
@@ -71,7 +79,7 @@ def test_a_plan_that_breaks_a_rule_is_our_fault(
 
 def test_a_rule_of_the_users_own_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that overlooks a limit is caught by the limit's second face."""
-    lying("exhaustive", monkeypatch, tp=8, pp=1)
+    lying("exhaustive", monkeypatch, **{"tp": 8, "pp": 1, "layers[0]": 40})
     answer = run("solve", QWEN, "--engine", "exhaustive", "--limit", "pp >= 2")
     assert_own_fault(answer, "limits.limit-1", "pp = 1")
 
@@ -120,7 +128,7 @@ def test_an_unexpected_error_is_one_line(
     def broken(*_: Any, **__: Any) -> Outcome:
         raise error
 
-    monkeypatch.setattr(exhaustive, "solve", broken)
+    monkeypatch.setattr(Search, "run", broken)
     assert_own_fault(run(*command), type(error).__name__, "test_exit_codes.py:")
 
 
@@ -140,7 +148,7 @@ def test_a_multiline_message_stays_on_one_line(monkeypatch: pytest.MonkeyPatch) 
     def broken(*_: Any, **__: Any) -> Outcome:
         raise RuntimeError("first\nsecond\r\nthird")
 
-    monkeypatch.setattr(exhaustive, "solve", broken)
+    monkeypatch.setattr(Search, "run", broken)
     assert_own_fault(run("solve", QWEN), "first second")
 
 
@@ -158,6 +166,7 @@ def test_a_multiline_message_stays_on_one_line(monkeypatch: pytest.MonkeyPatch) 
         (2, ("solve", QWEN, "--set", "tp=x")),
         (2, ("verify", QWEN)),
         (3, ("solve", job("baichuan2-7b"), "--engine", "paper", "--time-limit", "1 us")),
+        (3, ("solve", job("dense"), "--engine", "paper")),
     ],
 )
 def test_the_exit_status_says_what_happened(status: int, arguments: tuple[str, ...]) -> None:

@@ -25,7 +25,15 @@ workload: {{architecture: {architecture}, sequence_length: 2048, precision: bf16
 cluster: {{accelerator: ascend-910b, nodes: {nodes}, devices_per_node: 8, network: 200 Gb/s}}
 search:
   global_batch: {{min: {least}, max: {most}}}
+prices: {prices}
 """
+
+SPACES = {
+    "cp-sat": (64, 1, 256, "llama-2-7b", "canonical"),
+    "exhaustive": (64, 1, 16, "llama-2-7b", "canonical"),
+    "paper": (512, 1, 2048, "llama-2-7b", "paper"),
+}
+"""Devices, global batches, architecture and prices that keep an engine busy for a few seconds."""
 
 HOOKED = script(
     """
@@ -58,21 +66,33 @@ sys.exit(status)
 """The command line, telling on stderr how far it is, so that a signal comes at a known moment."""
 
 
-def wide(folder: Path, devices: int, least: int, most: int, architecture: str) -> str:
+def wide(
+    folder: Path,
+    devices: int,
+    least: int,
+    most: int,
+    architecture: str,
+    prices: str = "canonical",
+) -> str:
     """Write a spec whose space takes seconds to search."""
     path = folder / "wide.yaml"
-    text = WIDE.format(architecture=architecture, nodes=devices // 8, least=least, most=most)
+    text = WIDE.format(
+        architecture=architecture, nodes=devices // 8, least=least, most=most, prices=prices
+    )
     path.write_text(text, encoding="utf-8")
     return str(path)
 
 
 @pytest.fixture(scope="module")
-def best_goal(tmp_path_factory: pytest.TempPathFactory) -> float:
-    """Goal of the optimum of the problem that the clock stops."""
-    spec = wide(tmp_path_factory.mktemp("whole"), 512, 1, 2048, "llama-2-7b")
-    goal = optplan.solve(spec, engine="exhaustive", top=0).certificate.goal
-    assert goal is not None
-    return goal
+def best_goals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """Goal of the optimum of each problem that the clock stops."""
+    goals = {}
+    for engine, space in SPACES.items():
+        spec = wide(tmp_path_factory.mktemp("whole"), *space)
+        goal = optplan.solve(spec, top=0).certificate.goal
+        assert goal is not None
+        goals[engine] = goal
+    return goals
 
 
 def interrupted(word: str, delay: float, *arguments: str) -> tuple[int, str, str]:
@@ -107,8 +127,11 @@ def assert_honest(answer: dict[str, Any]) -> None:
     certificate = answer["certificate"]
     assert answer["status"]["holding"] == "feasible"
     assert answer["verdict"]["holds"] is True
-    assert 0 < certificate["gap"] < 1
-    assert 0 < certificate["bound"] < certificate["goal"]
+    assert 0 < certificate["gap"] <= 1
+    if certificate["bound"] is None:
+        assert certificate["gap"] == 1
+        return
+    assert 0 <= certificate["bound"] < certificate["goal"]
     gap = 1 - certificate["bound"] / certificate["goal"]
     assert certificate["gap"] == pytest.approx(gap, rel=1e-9)
 
@@ -116,8 +139,7 @@ def assert_honest(answer: dict[str, Any]) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_ctrl_c_prints_the_incumbent_and_its_gap(engine: str, tmp_path: Path) -> None:
     """Exit 3 with the best plan so far; or 0 where the machine was faster than the signal."""
-    most = 1024 if engine == "paper" else 4096  # the paper's walk is in plain Python
-    spec = wide(tmp_path, 512, 1, most, "llama-2-7b")
+    spec = wide(tmp_path, *SPACES[engine])
     status, out, err = interrupted("HOLDS", 0.1, "solve", spec, "--engine", engine)
     assert err == ""
     assert status in (0, 3)
@@ -129,7 +151,7 @@ def test_ctrl_c_prints_the_incumbent_and_its_gap(engine: str, tmp_path: Path) ->
 
 def test_ctrl_c_prints_json_that_verify_accepts(tmp_path: Path) -> None:
     """The same facts for programs: interrupted, feasible, an honest bound, and re-checkable."""
-    spec = wide(tmp_path, 512, 1, 1024, "llama-2-7b")
+    spec = wide(tmp_path, *SPACES["paper"])
     status, out, err = interrupted("SEARCHES", 0.4, "solve", spec, "--json", "--engine", "paper")
     assert err == ""
     assert status in (0, 3)
@@ -142,7 +164,7 @@ def test_ctrl_c_prints_json_that_verify_accepts(tmp_path: Path) -> None:
     assert optplan.verify(written).verdict == "verified"
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.3, 1.0, 2.0])
+@pytest.mark.parametrize("delay", [0.0, 0.5, 2.0])
 def test_ctrl_c_stops_at_any_moment_of_a_proof(delay: float, tmp_path: Path) -> None:
     """In the census, in the engine, between its calls: always one answer and never a traceback."""
     spec = wide(tmp_path, 128, 512, 2048, "gpt3-175b")
@@ -181,10 +203,10 @@ def test_a_solve_leaves_ctrl_c_as_it_found_it() -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("limit", ["1 us", "0.1s", "0.5s"])
 def test_the_clock_stops_a_search_with_an_honest_gap(
-    engine: str, limit: str, tmp_path: Path, best_goal: float
+    engine: str, limit: str, tmp_path: Path, best_goals: dict[str, float]
 ) -> None:
     """Exit 3 with a verified incumbent, if any, and a bound below it; 0 if it was done in time."""
-    spec = wide(tmp_path, 512, 1, 2048, "llama-2-7b")
+    spec = wide(tmp_path, *SPACES[engine])
     options = ("--json", "--top", "1", "--engine", engine, "--time-limit", limit)
     status, out, err = run("solve", spec, *options)
     assert err == ""
@@ -200,26 +222,30 @@ def test_the_clock_stops_a_search_with_an_honest_gap(
     else:
         assert_honest(answer)
     bound = answer["certificate"]["bound"]
-    assert bound is None or bound <= best_goal
+    assert bound is None or bound <= best_goals[engine]
 
 
 def test_a_clock_that_stops_everything_at_once_still_prints_for_people(tmp_path: Path) -> None:
-    spec = wide(tmp_path, 512, 1, 1024, "llama-2-7b")
+    spec = wide(tmp_path, *SPACES["paper"])
     status, out, err = run("solve", spec, "--engine", "paper", "--time-limit", "1 us")
     assert (status, err) == (3, "")
     assert "(time-limit)" in out
 
 
 def test_a_time_limit_inside_the_proof_keeps_the_incumbent_of_the_census() -> None:
-    """The census found the optimum; a prover without time may not lose it."""
+    """The search found the optimum; a prover without time may not lose it."""
     from optplan.models.formulate import formulate
-    from optplan.solvers import cpsat, exhaustive
     from optplan.solvers.base import SolverConfig
+    from optplan.solvers.cpsat_pipeline import prove_left
+    from optplan.solvers.search import Search
 
-    program = formulate(optplan.load(job("baichuan2-7b"))).program
-    found = exhaustive.solve(program)
-    proof = cpsat.solve(program, SolverConfig(seconds=0.001), found.best[0])
-    assert proof.best == found.best
-    assert proof.bound is not None
-    assert found.goal is not None
-    assert 0 <= proof.bound <= found.goal
+    for name in ("baichuan2-7b", "experts"):
+        program = formulate(optplan.load(job(name))).program
+        found = Search(program, SolverConfig()).run()
+        known = found.outcome
+        best = program.evaluate(known.best[0])
+        proof = prove_left(program, found.left, best, SolverConfig(seconds=1e-6))
+        assert known.goal is not None
+        assert proof.goal == known.goal
+        assert proof.best[0].items() >= known.best[0].items()
+        assert proof.bound is None or 0 <= proof.bound <= known.goal

@@ -111,8 +111,20 @@ def test_sets_go_over_the_spec() -> None:
             "workload.sequence_length = 4096",
             "search.pp={max: 4}",
             "cluster.network=200 Gb/s",
+            "schedule=[1f1b, zb-v]",
+            "zero=[2, 3]",
+            "layers_per_stage=[41, 39]",
+            "idle_devices=false",
+            "framework=megatron-core@0.15",
+            "overlap=[tp-overlap]",
         ],
     )
+    assert problem.search.schedule == ("1f1b", "zb-v")
+    assert problem.search.zero == (2, 3)
+    assert problem.search.layers_per_stage == (41, 39)
+    assert problem.search.idle_devices is False
+    assert problem.framework == catalogue.framework("megatron-core@0.15")
+    assert problem.overlap == ("tp-overlap",)
     assert problem.search.tp == 8
     assert problem.cluster.nodes == 4
     assert problem.search.micro_batch == (1, 2, 4)
@@ -238,6 +250,9 @@ def test_every_entry_of_the_catalogue_is_a_valid_record() -> None:
         assert isinstance(catalogue.accelerator(name), Accelerator)
     for name in catalogue.names("calibrations"):
         assert catalogue.calibration(name).name == name
+    for name in catalogue.names("frameworks"):
+        for version in catalogue.versions(name):
+            assert catalogue.framework(f"{name}@{version}").name == f"{name}@{version}"
 
 
 def test_an_exact_name_opens_one_file() -> None:
@@ -265,6 +280,9 @@ def test_every_key_that_may_be_missing_has_an_example() -> None:
         ("search", "tp"),
         ("limits", 0),
         ("calibration",),
+        ("framework",),
+        ("cluster", "host"),
+        ("workload", "architecture", "experts"),
     ]
     for path in paths:
         record = record_at(path)
@@ -285,6 +303,12 @@ def test_every_key_that_may_be_missing_has_an_example() -> None:
         (GOOD.replace("goal: fastest", "goal: fast"), False),
         (GOOD.replace("nodes: 8", "nodes: 0"), False),
         (GOOD.replace("nodes: 8", "nods: 8"), False),
+        (GOOD.replace("goal:", "framework: megatron-core@0.15\ngoal:"), True),
+        (GOOD.replace("tp: [", "schedule: [1f1b, zb-v]\n  tp: ["), True),
+        (GOOD.replace("tp: [", "schedule: zb-w\n  tp: ["), False),
+        (GOOD.replace("tp: [", "zero: 4\n  tp: ["), False),
+        (GOOD.replace("tp: [", "layers_per_stage: [41, 39]\n  tp: ["), True),
+        (GOOD.replace("goal:", "overlap: [tp-overlp]\ngoal:"), False),
         (GOOD.replace("architecture: llama-3-70b", "hf: config.json"), True),
     ],
 )

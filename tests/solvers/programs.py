@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 
+from optplan.models.formulate import formulate
 from optplan.models.program import (
     Choice,
     Divide,
@@ -21,6 +24,7 @@ from optplan.models.program import (
     Table,
     Truth,
 )
+from tests.models.samples import CLASSIC, EXPERTS, PLAIN, problem
 
 BIG = 2**58
 """Near the edge of what a program may hold."""
@@ -261,6 +265,40 @@ INFEASIBLE: dict[str, Program] = {
     "a ratio of nothing": make(Row("rows.least", ((1, "x"),), low=9), of="x", per="y"),
 }
 """Programs by why they have no plan."""
+
+
+PIPELINES: dict[str, tuple[Mapping[str, Any], ...]] = {
+    "the paper's world": (PLAIN,),
+    "layers fixed": (CLASSIC,),
+    "everything open": (
+        {
+            "cluster.nodes": 1,
+            "cluster.devices_per_node": 4,
+            "search.global_batch": [4, 8],
+        },
+    ),
+    "stages of any length": (
+        {
+            "workload.architecture.layers": 7,
+            "search.pp": [3, 4],
+            "search.tp": 1,
+            "search.zero": [0, 3],
+            "search.global_batch": [8, 12],
+            "cluster.accelerator.hbm": "2500 kB",
+        },
+    ),
+    "experts": (
+        EXPERTS,
+        {"search.tp": [1, 2], "search.micro_batch": 1, "search.zero": [0, 1]},
+    ),
+    "the least memory": ({"goal": "most-headroom", "search.tp": [1, 2], "search.cp": 1},),
+}
+"""Changes to a small problem, by what its program hands out."""
+
+
+def pipeline(what: str, *more: Mapping[str, Any]) -> Program:
+    """Formulate one of the small problems that hand out layers."""
+    return formulate(problem(*PIPELINES[what], *more)).program
 
 
 def fine_steps() -> Program:

@@ -12,15 +12,19 @@ import pytest
 import optplan.solvers
 from optplan.models.errors import InputError
 from optplan.models.program import Program
+from optplan.planner import proved
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination, rank
 from optplan.solvers.catalogue import ENGINES, available, engine, require
+from optplan.solvers.search import Search
 from tests.random_programs import every_plan
 from tests.solvers.programs import (
     FEASIBLE,
     INFEASIBLE,
+    PIPELINES,
     fine_steps,
     long_search,
     make,
+    pipeline,
     priced,
     spanned,
 )
@@ -52,7 +56,9 @@ def consistent(program: Program, outcome: Outcome) -> None:
     assert (outcome.holding is Holding.NOTHING) == (not outcome.best)
     assert (outcome.goal is None) == (not outcome.best)
     for plan in outcome.best:
-        assert list(plan) == [c.name for c in program.choices]
+        handed = [name for name in plan if name.endswith("]")]
+        assert list(plan) == [c.name for c in program.choices] + handed
+        assert bool(handed) == (program.pipeline is not None)
         assert list(program.broken(plan)) == []
     if outcome.best:
         assert outcome.goal == rank(program, program.evaluate(outcome.best[0]))[0]
@@ -188,6 +194,103 @@ def test_the_least_goal_declared_bounds_a_stopped_search(name: str) -> None:
     program = spanned(make(least=0))
     outcome = engine(name)(program, SolverConfig(seconds=1e-9))
     assert outcome.bound is None or outcome.bound <= Fraction(0)
+
+
+# -- programs that hand out layers -----------------------------------------------------------------
+
+
+def road(name: str, program: Program, config: SolverConfig | None = None) -> Outcome:
+    """Solve a program that hands out layers as the planner does."""
+    config = config or SolverConfig()
+    return proved(program, config) if name == "cp-sat" else engine(name)(program, config)
+
+
+@pytest.mark.parametrize("what", PIPELINES)
+def test_layers_are_handed_out_best_whatever_the_road(what: str) -> None:
+    program = pipeline(what)
+    first = road("cp-sat", program)
+    for name in ENGINES:
+        outcome = road(name, program)
+        consistent(program, outcome)
+        if name == "paper" and outcome.termination is Termination.UNSUPPORTED:
+            assert outcome.detail
+            assert what not in ("the paper's world", "layers fixed")
+            continue
+        assert outcome.termination in FINISHED
+        assert outcome.holding is Holding.OPTIMAL
+        assert outcome.best == first.best
+        assert outcome.goal == outcome.bound == first.goal
+        assert outcome.census
+        assert first.census
+        assert outcome.census.points == first.census.points
+
+
+@pytest.mark.parametrize("what", PIPELINES)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_further_plans_with_layers_come_in_order(what: str, bounded: bool) -> None:
+    """The first is the best, ranks never fall, and no choice is returned twice."""
+    program = pipeline(what)
+    found = Search(program, SolverConfig(top=4), bounded).run().outcome
+    consistent(program, found)
+    assert found.best[:1] == Search(program, SolverConfig()).run().outcome.best
+    assert found.best == Search(program, SolverConfig(top=4)).run().outcome.best
+    ranks = [rank(program, program.evaluate(plan)) for plan in found.best]
+    assert ranks == sorted(ranks)
+    assert len({tuple(plan.items()) for plan in found.best}) == len(found.best) == 4
+
+
+@every_engine
+@pytest.mark.parametrize("what", ["the paper's world", "layers fixed", "stages of any length"])
+def test_where_no_layers_fit_that_is_said(name: str, what: str) -> None:
+    program = pipeline(what, {"cluster.accelerator.hbm": "1100 kB"})
+    outcome = road(name, program)
+    consistent(program, outcome)
+    if outcome.termination is not Termination.UNSUPPORTED:
+        assert outcome.termination in FINISHED
+        assert outcome.census
+        assert outcome.census.left == sum(outcome.prunings.values())
+
+
+@every_engine
+def test_time_from_below_is_proved_or_refused(name: str) -> None:
+    """The per-stage method looks for little time and memory; only the prover knows the rest."""
+    free = pipeline("stages of any length")
+    goal = road("cp-sat", free)
+    least = free.evaluate(goal.best[0])["peak_bytes"] + 1
+    program = pipeline("stages of any length", {"limits": (f"peak_memory >= {least} B",)})
+    outcome = road(name, program)
+    consistent(program, outcome)
+    if name == "cp-sat":
+        assert outcome.termination is Termination.PROVED
+        assert goal.goal is not None
+        assert outcome.goal is not None
+        assert outcome.goal >= goal.goal
+    else:
+        assert outcome.termination is Termination.UNSUPPORTED
+        assert outcome.detail
+
+
+@pytest.mark.parametrize("what", PIPELINES)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_stopped_search_claims_no_more_than_it_knows(what: str, bounded: bool) -> None:
+    """Whatever the clock leaves unseen may be as good as the best; the bound has to allow it."""
+    program = pipeline(what)
+    goal = road("cp-sat", program).goal
+    assert goal is not None
+    outcome = Search(program, SolverConfig(seconds=0.0), bounded).run().outcome
+    consistent(program, outcome)
+    if outcome.termination is Termination.TIME_LIMIT:
+        assert outcome.holding is not Holding.OPTIMAL
+        assert outcome.bound is None or 0 <= outcome.bound <= goal
+
+
+@pytest.mark.parametrize("what", ["everything open", "experts"])
+def test_seed_and_workers_do_not_hand_out_other_layers(what: str) -> None:
+    program = pipeline(what)
+    first = proved(program, SolverConfig(seed=0, workers=1))
+    second = proved(program, SolverConfig(seed=7, workers=2))
+    assert first.best == second.best
+    assert first.goal == second.goal
 
 
 def test_an_engine_that_does_not_exist_is_refused_with_those_that_do() -> None:

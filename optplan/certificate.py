@@ -1,0 +1,62 @@
+"""The proof of an answer, written down in numbers that another machine can recompute."""
+
+from __future__ import annotations
+
+from math import log10
+
+from optplan.models.cost.estimate import Estimate
+from optplan.models.formulate import Formulation
+from optplan.models.spec.plan import Plan
+from optplan.result import Certificate
+from optplan.solvers import exhaustive
+from optplan.solvers.base import Outcome, SolverConfig
+from optplan.solvers.boxes import strategies
+
+
+def goal_of(form: Formulation, plan: Plan, price: Estimate) -> float:
+    """Price of a plan in the goal's unit, in floats."""
+    if form.problem.goal == "most-headroom":
+        return float(price.memory.peak_bytes)
+    return price.step_seconds / plan.global_batch
+
+
+def certificate_of(
+    form: Formulation,
+    outcome: Outcome,
+    plan: Plan | None,
+    price: Estimate | None,
+    config: SolverConfig,
+) -> Certificate:
+    """Write down the proof; the bound is in whole ticks rounded down, the goal in floats."""
+    goal = goal_of(form, plan, price) if plan and price else None
+    bound = None if outcome.bound is None else float(outcome.bound) * form.goal_scale
+    timed = form.problem.goal == "fastest" and plan is not None and bound is not None
+    census = outcome.census
+    removed = {name: n for name, n in census.removed_by_rule.items() if n} if census else {}
+    points = census.points if census else exhaustive.count(form.program)
+    pruned = sum(outcome.prunings.values())
+    left = points - sum(removed.values()) - outcome.removed_by_bound - pruned if census else points
+    return Certificate(
+        fingerprint=form.problem.fingerprint,
+        goal=goal,
+        bound=bound,
+        unit=form.program.goal.unit,
+        bound_seconds=bound * plan.global_batch if timed and bound is not None and plan else None,
+        gap=None if goal is None else 1.0 if bound is None else max(0.0, (goal - bound) / goal),
+        tick_seconds=float(form.tick),
+        points=points,
+        strategies_log10=_log10(strategies(form.program)),
+        removed_by_rule=removed,
+        removed_by_bound=outcome.removed_by_bound,
+        left=left,
+        prunings=outcome.prunings,
+        priced=outcome.priced,
+        engine=outcome.engine,
+        seed=config.seed,
+    )
+
+
+def _log10(number: int) -> float:
+    """Decimal logarithm of a whole number that may be far beyond any float; 0 for none."""
+    digits = len(str(number))
+    return 0.0 if number < 1 else round(log10(number / 10**digits) + digits, 3)
