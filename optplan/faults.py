@@ -12,10 +12,18 @@ from pydantic_core import ErrorDetails
 
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault
-from optplan.models.spec.cluster import Accelerator, Cluster, Link
+from optplan.models.spec.cluster import Accelerator, Cluster, Host, Link
+from optplan.models.spec.framework import Framework
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit, Search, Span
-from optplan.models.spec.workload import Architecture, Precision, Workload
+from optplan.models.spec.workload import (
+    Adapters,
+    Architecture,
+    Experts,
+    Latent,
+    Precision,
+    Workload,
+)
 from optplan.places import REFUSED, Node, Path, dots, short
 
 EXAMPLES: Final[Mapping[str, str]] = {
@@ -51,6 +59,36 @@ EXAMPLES: Final[Mapping[str, str]] = {
     "range": "8 to 64 devices",
     "error": "unknown",
     "sources": "{utilization_peak: our runs of May}",
+    "memory": "2 TB",
+    "count": "128",
+    "per_token": "8",
+    "rank": "16",
+    "kv_rank": "512",
+    "nope": "128",
+    "rope": "64",
+    "value": "128",
+    "schedules": "[1f1b, interleaved]",
+    "zero": "[0, 1]",
+    "zero_with_pipeline": "1",
+    "recompute": "[none, selective, partial, full]",
+    "context": "[ring]",
+    "interleaved_multiple": "pp",
+    "interleaved_two_stages": "p2p-overlap",
+    "features": "[grad-reduce-overlap]",
+    **dict.fromkeys(
+        (
+            "hsdp",
+            "tensor",
+            "pipeline",
+            "experts",
+            "expert_tensor",
+            "uneven_layers",
+            "ends_count_as_layers",
+            "key_heads_copied",
+            "offload",
+        ),
+        "true",
+    ),
 }
 """For every key that may be missing, what it looks like."""
 
@@ -63,6 +101,11 @@ _RECORDS: Final[Mapping[Path, type[BaseModel]]] = {
     ("cluster", "accelerator", "link"): Link,
     ("search",): Search,
     ("calibration",): Calibration,
+    ("framework",): Framework,
+    ("cluster", "host"): Host,
+    ("workload", "architecture", "experts"): Experts,
+    ("workload", "architecture", "latent"): Latent,
+    ("workload", "lora"): Adapters,
 }
 # Checks across fields, by how their text begins: which value they are about.
 _ABOUT: Final[Mapping[str, tuple[Path, ...]]] = {

@@ -88,10 +88,7 @@ def fitting(statement: Fits, columns: Mapping[str, Integers]) -> Mask:
     free = np.flatnonzero(c["free"] == 1)
     if len(free):
         some = {n: c[n][free] for n in READS}
-        if pipeline.even or pipeline.given:
-            ok[free] = [_fixed(pipeline, at, pipeline.room) is not None for at in _rows(some)]
-        else:
-            ok[free] = fit_many(shares_of(pipeline, some, pipeline.room))
+        ok[free] = _free_fit(pipeline, some)
     bound = np.flatnonzero(c["free"] == 0)
     if len(bound):
         some = Columns({n: c[n][bound] for n in READS})
@@ -99,13 +96,17 @@ def fitting(statement: Fits, columns: Mapping[str, Integers]) -> Mask:
     return ok
 
 
-def _rows(columns: Mapping[str, Integers]) -> list[Point]:
-    """Turn columns into points."""
-    names = list(columns)
-    return [
-        dict(zip(names, row, strict=True))
-        for row in zip(*(columns[n].tolist() for n in names), strict=True)
-    ]
+def _free_fit(pipeline: Pipeline, some: Mapping[str, Integers]) -> Mask:
+    """Tell for many free pipelines whether layers can be handed out within the room."""
+    ok = fit_many(shares_of(pipeline, some, pipeline.room))
+    if not pipeline.even and not pipeline.given:
+        return ok
+    # Equal layers are bounds of the shares already; those short of a layer are asked one by one.
+    short = some["light_first"] + some["light_last"] > 0
+    for i in np.flatnonzero(ok & (short | bool(pipeline.given))).tolist():
+        at = {name: int(column[i]) for name, column in some.items()}
+        ok[i] = _fixed(pipeline, at, pipeline.room) is not None
+    return ok
 
 
 def _fixed(pipeline: Pipeline, at: Point, room: int) -> Shared | None:

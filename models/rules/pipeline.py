@@ -135,6 +135,8 @@ def plan_shape_fault(problem: Problem, plan: Plan) -> str:
     wanted = problem.search.layers_per_stage
     if isinstance(wanted, tuple) and plan.layers_per_stage != wanted:
         return f"{listed(plan.layers_per_stage)}, the spec asks for {listed(wanted)}"
+    if plan.recompute in ("none", "selective") and any(plan.recomputed_layers_per_stage):
+        return f"recompute is {plan.recompute}, yet layers are recomputed; legal: recompute full"
     experts = problem.workload.architecture.experts
     dense = experts.leading_dense if experts else 0
     if plan.layers_per_stage[0] < dense:

@@ -146,6 +146,7 @@ def _layout(problem: Problem, plan: Plan) -> Text:
         text.append("\n  ")
         say("layers per stage", per_stage(plan.layers_per_stage))
         if 0 < sum(plan.recomputed_layers_per_stage) < sum(plan.layers_per_stage):
+            text.append("\n  ")
             say("of them recomputed", per_stage(plan.recomputed_layers_per_stage))
     return text
 
