@@ -11,9 +11,13 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.result import Explanation, Reason, WayOut
+from optplan.solvers.base import SolverConfig
 from optplan.solvers.core import Clash, clashes
 
 Change = Callable[[Problem], Problem]
+
+WAY_SECONDS = 20.0
+"""Time for each way out; one that takes longer is not told."""
 
 MOST_NODES = 64
 """Ways out look at clusters up to this many times larger."""
@@ -172,7 +176,7 @@ def _solved(change: str, problem: Problem, rules: tuple[Rule, ...]) -> Iterator[
     from optplan.planner import checked, run
 
     try:
-        form, outcome = run(problem, rules)
+        form, outcome = run(problem, rules, config=SolverConfig(seconds=WAY_SECONDS))
     except InputError:
         return  # The changed problem cannot be written down; another way out may.
     if outcome.best:

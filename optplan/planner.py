@@ -35,6 +35,9 @@ FINE = 1e-8
 SHAPE = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "micro_batch", "schedule")
 """What next-best plans differ in; of those that share all of it only the best is shown."""
 
+HARD_SECONDS = 30.0
+"""Time for a proof under limits that ask for slowness, or join time and memory, unless given."""
+
 Spec = str | Path | Mapping[str, Any] | Problem
 
 
@@ -247,6 +250,9 @@ def proved(
     from optplan.solvers.cpsat_pipeline import prove_left
 
     best = program.evaluate(known.best[0]) if known.best else None
+    if found.hard and config.seconds is None:
+        # Each point may take a proof of its own; a person is told so rather than kept waiting.
+        config = replace(config, seconds=time.monotonic() - start + HARD_SECONDS)
     proof = prove_left(program, found.left, best, _rest(config, start))
     better = proof.goal is not None and known.goal is not None and proof.goal < known.goal
     if better and not found.hard:

@@ -21,7 +21,7 @@ from optplan.solvers.search import Search
 MOST_POINTS = 1_500_000
 """Points up to which every one is asked which rules it breaks."""
 
-PATIENCE = 5.0
+PATIENCE = 60.0
 """Seconds after which a rule that might be dropped stays in a clash."""
 
 SMALLEST_SEARCH = 6
@@ -77,7 +77,11 @@ def clashes(
     ValueError
         The program has a feasible point.
     """
-    if program.pipeline is not None and (count(program) > MOST_POINTS or Late(program).hard):
+    late = Late(program)
+    if program.pipeline is not None and late.hard:
+        yield from _hard(program, late, prefer, group)
+        return
+    if program.pipeline is not None and count(program) > MOST_POINTS:
         yield from _one_by_one(program, prefer, group)
         return
     names = program.constraints
@@ -110,6 +114,24 @@ def clashes(
             yield Clash(rules, near | _measured(program, rules))
         told = {group(name) for name in rules}
         broken = list({frozenset(i for i in b if group(names[i]) not in told) for b in broken})
+
+
+def _hard(
+    program: Program, late: Late, prefer: Callable[[str], int], group: Callable[[str], str]
+) -> Iterator[Clash]:
+    """
+    Find clashes where limits ask more of time or memory than to be small.
+
+    Whatever clashes without them is found as always. If nothing does, it is they that cannot be
+    met: all of them are named, since leaving one out at a time would take a proof each.
+    """
+    names = tuple(s.name for s in late.statements if isinstance(s, Row))
+    rest = program.without(frozenset(names))
+    if _feasible(rest, rest.constraints):
+        fits = tuple(s.name for s in program.statements if isinstance(s, Fits) and s.parts == PARTS)
+        yield Clash(tuple(dict.fromkeys((*fits, *names))))
+        return
+    yield from clashes(rest, prefer, group)
 
 
 def _one_by_one(
@@ -149,10 +171,6 @@ def _feasible(program: Program, asked: Sequence[str]) -> bool:
     search.single = True
     found = search.run()
     outcome = found.outcome
-    if not outcome.best and found.hard and len(found.left):
-        from optplan.solvers.cpsat_pipeline import prove_left
-
-        outcome = prove_left(smaller, found.left, None, config)
     return bool(outcome.best) or outcome.termination is Termination.TIME_LIMIT
 
 

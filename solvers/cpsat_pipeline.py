@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 
@@ -23,8 +23,11 @@ from optplan.solvers.search import Left
 from optplan.solvers.settle import Point, Settler, _fixed
 from optplan.solvers.stages import Shared
 
-TOGETHER = 48
-"""Points in one model."""
+EDGE = 1 + 1e-9
+"""Only what is bounded above the incumbent by this factor need not be looked at."""
+
+TOGETHER = 1
+"""Points in one model: each by itself is proved faster than several under selectors."""
 
 
 def prove_left(
@@ -83,6 +86,7 @@ class _Proof:
         self.start = time.monotonic()
         self.nodes = 0
         self.whole = False
+        self._lows: dict[int, float] = {}
         self.stopped: Termination | None = None
         self.bound: Fraction | None = None
 
@@ -128,7 +132,13 @@ class _Proof:
     ) -> Fraction | None:
         """Prove the points of one batch; a bound where that was not finished."""
         points = [self.left.at(int(i)) for i in index]
-        hard = self.settler.late.hard or self.settler.headroom or self.whole
+        bounds = self.left.bound[index].tolist()
+        self._lows = {id(at): low for at, low in zip(points, bounds, strict=True)}
+        hard = self.settler.late.hard or self.whole
+        timed = any(c == "step_ticks" for row in self.settler.late.easy for _, c in row.terms)
+        if self.settler.headroom and not hard and not timed and self.incumbent:
+            return self._less_memory(points, batch)
+        hard = hard or self.settler.headroom
         options = list(self._options(points, every=hard))
         if not options:
             return None
@@ -147,6 +157,28 @@ class _Proof:
             option = options[list(distinct.values())[place]]
             self._take(points[option.place], option.handed or shared)
         return None if found.done else Fraction(found.bound, batch)
+
+    def _less_memory(self, points: Sequence[Point], batch: int) -> Fraction | None:
+        """Prove that no way of handing out keeps below the incumbent's peak, point by point."""
+        assert self.goal is not None
+        most = ceil(self.goal * batch) - 1 - self.settler.pipeline.reserve
+        distinct: dict[Share, tuple[int, Shared | None]] = {}
+        for place, at in enumerate(points):
+            lower = {**at}
+            for option in self._options([lower], every=False):
+                share = option.share
+                room = min(share.room, most - at["fetched"])
+                distinct.setdefault(replace(share, room=room), (place, option.handed))
+        found = prove(list(distinct), None, self._rest(), self.config.workers, self.config.seed)
+        self.nodes += found.nodes
+        if found.best is not None:
+            index, shared = found.best
+            place, handed = list(distinct.values())[index]
+            self._take(points[place], handed or shared)
+        if not found.done:
+            self.stopped = Termination.INTERRUPTED if found.interrupted else Termination.TIME_LIMIT
+            return Fraction(float(self.left.bound.min()))
+        return None
 
     def _rest(self) -> float | None:
         """Seconds left."""
@@ -185,13 +217,22 @@ class _Proof:
     ) -> Fraction | None:
         """Prove with everything that is asked of time and memory inside the model."""
         size = len(options) if self.whole else TOGETHER
+        low = {id(o): float(self._low(points[o.place])) for o in options}
+        options = options if self.whole else sorted(options, key=lambda o: low[id(o)])
         for start in range(0, len(options), size):
             part = options[start : start + size]
+            goal = self.goal
+            if goal is not None and not self.whole and low[id(part[0])] >= float(goal) * EDGE:
+                break
             while self._model(points, part, batch):
                 pass
             if self.stopped:
                 return Fraction(float(min(self.left.bound, default=0.0)))
         return None
+
+    def _low(self, point: Point) -> float:
+        """Bound of a point, as the search left it."""
+        return self._lows.get(id(point), 0.0)
 
     def _model(self, points: Sequence[Point], options: Sequence[_Option], batch: int) -> bool:
         """Look for something better in one model; True where there was."""

@@ -66,7 +66,7 @@ def solve(program: Program, config: SolverConfig | None = None) -> Outcome:
     outer = _one_schedule(spans)
     settler = Settler(program) if program.pipeline is not None else None
     if outer is None or (settler and settler.late.hard):
-        why = "knows one schedule, and two spanning tables"
+        why = "this engine knows the paper's world only: prices: paper"
         if outer is not None:
             why = "a limit asks more of time or memory than to be small; cp-sat can answer"
         return Outcome(Termination.UNSUPPORTED, Holding.NOTHING, engine=ENGINE, detail=why)

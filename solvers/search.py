@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -152,9 +152,7 @@ class Search:
         found = self.run()
         if not found.hard:
             return found.outcome
-        detail = "a limit asks more of time or memory than to be small; cp-sat can answer"
-        nothing = Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=detail)
-        return replace(nothing, engine=found.outcome.engine, seconds=found.outcome.seconds)
+        return unsupported()
 
     def everything(self) -> Left:
         """Return every point that no table refuses, rows and memory not yet asked."""
@@ -349,7 +347,7 @@ class Search:
             low = min(open_, default=np.inf)
             # Rows that were never bounded may hold anything.
             known = self.bounded and np.isfinite(low)
-            bound = Fraction(low) if known else None
+            bound = Fraction(max(0.0, low)) if known else None
             if goal is not None and bound is not None:
                 bound = min(bound, goal)
         outcome = Outcome(
@@ -361,10 +359,17 @@ class Search:
             census=Census(total, self.removed) if finished else None,
             priced=self.priced,
             removed_by_bound=self.fallen,
-            engine=f"exhaustive (numpy {np.__version__})",
+            engine=f"{'cp-sat, search' if self.bounded else 'exhaustive'} (numpy {np.__version__})",
             seconds=time.monotonic() - self.start,
         )
         return Found(outcome, left, self.settler.late.hard)
+
+
+def unsupported() -> Outcome:
+    """Say that a search cannot answer what a limit asks."""
+    detail = "a limit asks more of time or memory than to be small; cp-sat can answer"
+    engine = f"exhaustive (numpy {np.__version__})"
+    return Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=detail, engine=engine)
 
 
 def _joined(parts: list[Left], names: tuple[str, ...]) -> Left:
