@@ -76,18 +76,25 @@ def _unknown(problem: Problem, plan: Plan) -> str:
     shape = problem.workload.architecture
     found = []
     if shape.experts is None and plan.ep * plan.etp > 1:
-        found.append(f"ep {plan.ep} and etp {plan.etp} without experts; legal: 1")
+        found.append(
+            f"ep {plan.ep} and etp {plan.etp} without experts; legal: 1; or raise tp or dp"
+        )
     if problem.cluster.host is None and plan.offload:
-        found.append("an optimizer on the host, of which the cluster says nothing; legal: off")
+        found.append(
+            "an optimizer on the host, of which the cluster says nothing; legal: off; or give host"
+        )
     if problem.cluster.nodes == 1 and plan.hsdp:
-        found.append("hsdp on one node, where there is nothing to copy; legal: off")
+        found.append("hsdp on one node, where there is nothing to copy; legal: off; or more nodes")
     if shape.experts is not None and plan.order != "data_inside":
-        found.append(f"order {plan.order} with experts; legal: data_inside")
+        found.append(f"order {plan.order} with experts; legal: data_inside; or a workload without")
     if problem.prices == "paper":
         plain = plan.cp == plan.vpp == plan.ep == plan.etp == 1 and plan.schedule == "1f1b"
         plain = plain and plan.zero <= 1 and plan.recompute in ("none", "full")
         if not plain or plan.hsdp or plan.offload:
-            found.append("a choice that the paper's prices do not know; legal: canonical prices")
+            found.append(
+                "a choice that the paper's prices do not know; legal: cp, ep, etp and vpp 1, 1f1b, "
+                "zero 0 or 1, recompute none or full; or prices: canonical instead"
+            )
     return "; ".join(found)
 
 

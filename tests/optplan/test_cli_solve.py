@@ -281,7 +281,7 @@ def test_the_paper_engine_says_that_it_knows_the_papers_world_only() -> None:
     assert (code, err) == (3, "")
     status = answer["status"]
     assert (status["termination"], status["holding"]) == ("unsupported", "nothing")
-    assert any("one schedule" in warning for warning in answer["warnings"])
+    assert any("prices: paper" in warning for warning in answer["warnings"])
     assert answer["plan"] is answer["certificate"]["gap"] is None
 
 
