@@ -17,6 +17,7 @@ from optplan.models.domains import (
     natural_values,
 )
 from optplan.models.layout import fixed_shape
+from optplan.models.pipeline import handed, handed_of
 from optplan.models.program import Fact, Goal, Program
 from optplan.models.rules.framework import Framed
 from optplan.models.rules.limits import UserLimit
@@ -69,9 +70,8 @@ class Formulation:
 
     def encode(self, plan: Plan) -> dict[str, int]:
         """Turn a plan into values of the choices and of what is handed out."""
-        handed = {f"layers[{i}]": n for i, n in enumerate(plan.layers_per_stage)}
-        handed |= {f"again[{i}]": n for i, n in enumerate(plan.recomputed_layers_per_stage)}
-        return {name: code_of(plan, name) for name in CHOICES} | handed
+        given = handed(plan.layers_per_stage, plan.recomputed_layers_per_stage)
+        return {name: code_of(plan, name) for name in CHOICES} | given
 
 
 def plan_of(problem: Problem, assignment: Mapping[str, int]) -> Plan:
@@ -84,8 +84,7 @@ def plan_of(problem: Problem, assignment: Mapping[str, int]) -> Plan:
     pp = assignment["pp"]
     recompute: Recompute = RECOMPUTES[assignment["recompute"]]
     if f"layers[{pp - 1}]" in assignment:
-        layers = tuple(assignment[f"layers[{i}]"] for i in range(pp))
-        again = tuple(assignment[f"again[{i}]"] for i in range(pp))
+        layers, again = handed_of(assignment)
     else:
         layers = usual_layers(problem, pp, assignment["vpp"], assignment["schedule"])
         again = layers if recompute in ("full", "partial") else (0,) * pp

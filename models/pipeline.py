@@ -2,15 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import comb, prod
+from typing import TypeVar
 
 import numpy as np
 
-from optplan.models.columns import FULL, PARTIAL, READS, Columns
+from optplan.models.columns import FULL, PARTIAL, READS, Columns, Integers
 from optplan.models.pipeline_many import Many
 from optplan.models.stages import Share
+
+Whole = TypeVar("Whole", int, Integers)
+"""One whole number, or a column of them: a formula of sums and products serves both."""
+
+_SAME = (
+    *("layer", "again", "front", "back", "once_layer", "once_front", "once_back"),
+    *("kept", "saved", "inside", "flight_first", "flight_slope"),
+)
+"""What a share and a point call alike."""
+
+
+def handed(layers: Sequence[int], again: Sequence[int]) -> dict[str, int]:
+    """Write what every stage holds and recomputes the way an assignment carries it."""
+    return {f"layers[{i}]": n for i, n in enumerate(layers)} | {
+        f"again[{i}]": n for i, n in enumerate(again)
+    }
+
+
+def handed_of(at: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """
+    Read what every stage holds and recomputes from an assignment.
+
+    Raises
+    ------
+    KeyError
+        The assignment does not say what is handed out.
+    """
+    stages = range(at["pp"])
+    return tuple(at[f"layers[{i}]"] for i in stages), tuple(at[f"again[{i}]"] for i in stages)
 
 
 @dataclass(frozen=True)
@@ -94,43 +124,45 @@ class Pipeline(Many):
 
     def share(self, at: Mapping[str, int], room: int | None = None) -> Share:
         """Return the free pipeline of one point."""
-        first_flying = min(at["micro_batches"], at["flight_first"])
-        mode = {PARTIAL: 1, FULL: 2}.get(at["recompute"], 0)
-        p = at["pp"]
         return Share(
-            stages=p,
             layers=self.layers,
             least=1,
             most=self.layers,
             least_first=max(1, self.least_first),
-            mode=mode,
-            turns=at["micro_batches"] - 1,
-            layer=at["layer"],
-            again=at["again"],
-            front=at["front"],
-            back=at["back"],
-            once_layer=at["once_layer"],
-            once_front=at["once_front"],
-            once_back=at["once_back"],
-            fixed=at["once_fixed"]
-            + at["hop_fill"]
-            + at["micro_batches"] * at["hop_steady"]
-            + (p - 1) * at["back"] * self.paper,
             room=(self.room if room is None else room) - at["fetched"],
-            state_layer=at["weights_layer"] + at["optimizer_layer"],
-            state_front=at["weights_front"]
+            working=0,
+            **self.share_parts(at, min(at["micro_batches"], at["flight_first"])),
+        )
+
+    def share_parts(self, at: Mapping[str, Whole], first_flying: Whole) -> dict[str, Whole]:
+        """
+        Return what a `Share` takes from a point, of one point or of many.
+
+        Parameters
+        ----------
+        at
+            Values of the columns read.
+        first_flying
+            Micro-batches that the first stage holds at once.
+        """
+        m, p = at["micro_batches"], at["pp"]
+        return {
+            "stages": p,
+            "mode": (at["recompute"] == PARTIAL) * 1 + (at["recompute"] == FULL) * 2,
+            "turns": m - 1,
+            **{name: at[name] for name in _SAME},
+            "fixed": at["once_fixed"]
+            + at["hop_fill"]
+            + m * at["hop_steady"]
+            + (p - 1) * at["back"] * self.paper,
+            "state_layer": at["weights_layer"] + at["optimizer_layer"],
+            "state_front": at["weights_front"]
             + at["optimizer_front"]
             + first_flying * at["kept_front"],
-            state_back=at["weights_back"] + at["optimizer_back"] + at["kept_back"],
-            kept=at["kept"],
-            saved=at["saved"],
-            working=0,
-            working_last=at["logits"],
-            inside=at["inside"],
-            flight_first=at["flight_first"],
-            flight_slope=at["flight_slope"],
-            flight_most=at["micro_batches"],
-        )
+            "state_back": at["weights_back"] + at["optimizer_back"] + at["kept_back"],
+            "working_last": at["logits"],
+            "flight_most": m,
+        }
 
     def fixed_layers(self, at: Mapping[str, int]) -> tuple[int, ...]:
         """Layers of each stage of one point whose layers are fixed."""
@@ -171,8 +203,7 @@ class Pipeline(Many):
         KeyError
             The point does not say what is handed out.
         """
-        layers = tuple(at[f"layers[{i}]"] for i in range(at["pp"]))
-        again = tuple(at[f"again[{i}]"] for i in range(at["pp"]))
+        layers, again = handed_of(at)
         if at["free"]:
             share = self.share(at)
             step = share.step(layers, again)
@@ -183,8 +214,7 @@ class Pipeline(Many):
 
     def holds(self, at: Mapping[str, int]) -> bool:
         """Tell whether what a point carries hands out every layer; `Fits` asks for the room."""
-        layers = [at[f"layers[{i}]"] for i in range(at["pp"])]
-        again = [at[f"again[{i}]"] for i in range(at["pp"])]
+        layers, again = handed_of(at)
         sound = sum(layers) == self.layers and all(
             0 <= r <= n for r, n in zip(again, layers, strict=True)
         )
@@ -194,7 +224,7 @@ class Pipeline(Many):
         elif at["recompute"] != PARTIAL:
             sound = sound and not any(again)
         if self.is_fixed(at):
-            sound = sound and tuple(layers) == self.fixed_layers(at)
+            sound = sound and layers == self.fixed_layers(at)
         else:
             sound = sound and min(layers) >= 1
         return sound
@@ -253,16 +283,16 @@ class Fits:
         """Render with the parts."""
         return f"fits {' + '.join(self.parts)} in {self.pipeline.room}"
 
-    def part(self, at: Mapping[str, int]) -> dict[str, int]:
-        """Return a point with the parts that do not count set to nothing."""
+    def part(self, at: Mapping[str, Whole]) -> dict[str, Whole]:
+        """Return one point or many with the parts that do not count set to nothing."""
+        nothing = 0 * at["pp"]
         known = dict(at)
         for part in ("weights", "optimizer"):
             if part not in self.parts:
-                known |= {f"{part}_{end}": 0 for end in ("layer", "front", "back")}
+                known |= {f"{part}_{end}": nothing for end in ("layer", "front", "back")}
         if "activations" not in self.parts:
-            known |= dict.fromkeys(
-                ("kept", "saved", "kept_front", "kept_back", "fetched", "logits", "inside"), 0
-            )
+            moment = ("kept", "saved", "kept_front", "kept_back", "fetched", "logits", "inside")
+            known |= dict.fromkeys(moment, nothing)
         return known
 
     def holds(self, at: Mapping[str, int]) -> bool:

@@ -179,14 +179,14 @@ class Program:
         KeyError
             A table has no row for the assignment, so that a quantity stays undefined.
         """
-        known = self._start(assignment)
+        known = self.carried(assignment)
         for statement in self.statements:
             if not isinstance(statement, Row | Fits) and statement.defines:
                 known.update(value(statement, known))
         return known
 
-    def _start(self, assignment: Assignment) -> dict[str, int]:
-        """Values of the choices, and what is handed out to stages where an assignment says so."""
+    def carried(self, assignment: Assignment) -> dict[str, int]:
+        """Keep the choices, and what is handed out to stages where an assignment says so."""
         known = {choice.name: int(assignment[choice.name]) for choice in self.choices}
         return known | {n: int(v) for n, v in assignment.items() if n.endswith("]")}
 
@@ -197,7 +197,7 @@ class Program:
 
     def broken(self, assignment: Assignment) -> Iterator[str]:
         """Name every constraint that an assignment of the choices breaks, in order."""
-        known = self._start(assignment)
+        known = self.carried(assignment)
         for choice in self.choices:
             if known[choice.name] not in set(choice.values):
                 yield f"choice.{choice.name}"

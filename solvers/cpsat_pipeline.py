@@ -15,7 +15,7 @@ from optplan.models.columns import FULL, PARTIAL, READS, Columns
 from optplan.models.errors import OwnFault
 from optplan.models.program import Fits, Pipeline, Program, Row, Table
 from optplan.models.stages import Share
-from optplan.solvers.base import Outcome, SolverConfig, Termination, chosen, holding
+from optplan.solvers.base import Outcome, SolverConfig, Termination, holding
 from optplan.solvers.cpsat import ENGINE, _solved
 from optplan.solvers.cpsat_model import Model, _post
 from optplan.solvers.cpsat_stages import add_rows, prove
@@ -88,7 +88,6 @@ class _Proof:
         self.whole = False
         self._lows: dict[int, float] = {}
         self.stopped: Termination | None = None
-        self.bound: Fraction | None = None
 
     @property
     def goal(self) -> Fraction | None:
@@ -112,10 +111,7 @@ class _Proof:
         known = [bound for bound in (goal, *open_) if bound is not None]
         bound = min(known, default=None)
         proved = self.stopped is None
-        best: tuple[dict[str, int], ...] = ()
-        if self.incumbent:
-            handed = {k: v for k, v in self.incumbent.items() if k.endswith("]")}
-            best = (chosen(self.program, self.incumbent) | handed,)
+        best = (self.program.carried(self.incumbent),) if self.incumbent else ()
         return Outcome(
             termination=Termination.PROVED if proved else self.stopped or Termination.FAILED,
             holding=holding(bool(best), proved),
@@ -188,10 +184,7 @@ class _Proof:
 
     def _take(self, point: Point, shared: Shared) -> None:
         """Make a plan the incumbent."""
-        full = dict(point)
-        full |= {f"layers[{i}]": n for i, n in enumerate(shared.layers)}
-        full |= {f"again[{i}]": n for i, n in enumerate(shared.again)}
-        full |= self.settler.pipeline.value(full)
+        full = self.settler.handed_out(point, shared)
         if not self.settler.passes(full):
             raise OwnFault(f"cp-sat hands out layers against the rules: {shared}")
         self.incumbent = full

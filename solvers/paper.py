@@ -30,7 +30,6 @@ from optplan.solvers.base import (
     Progress,
     SolverConfig,
     Termination,
-    chosen,
     holding,
     rank,
     ratio,
@@ -90,7 +89,7 @@ def solve(program: Program, config: SolverConfig | None = None) -> Outcome:
     return Outcome(
         termination=termination,
         holding=holding(walk.best is not None, finished),
-        best=(_carried(program, walk.best),) if walk.best else (),
+        best=(program.carried(walk.best),) if walk.best else (),
         goal=goal,
         bound=goal if finished else program.goal.least,
         census=Census(walk.points, dict(walk.removed)) if finished else None,
@@ -293,11 +292,6 @@ def _one_schedule(spans: list[Table]) -> Table | None:
         array = np.array(joined, dtype=np.int64).reshape(-1, len(outer.keys) + len(more))
         outer = Table(outer.name, outer.keys + more, (), array, spans=True)
     return outer
-
-
-def _carried(program: Program, values: Point) -> Point:
-    """Keep the choices, and the layers handed out."""
-    return chosen(program, values) | {k: v for k, v in values.items() if k.endswith("]")}
 
 
 def _judge(

@@ -18,7 +18,6 @@ from optplan.solvers.base import (
     Progress,
     SolverConfig,
     Termination,
-    chosen,
     holding,
 )
 from optplan.solvers.boxes import Spine, first_bound
@@ -353,7 +352,7 @@ class Search:
         outcome = Outcome(
             termination=termination,
             holding=holding(bool(self.best), finished),
-            best=tuple(_carried(self.program, values) for values in self.best),
+            best=tuple(self.program.carried(values) for values in self.best),
             goal=goal,
             bound=bound,
             census=Census(total, self.removed) if finished else None,
@@ -383,9 +382,3 @@ def _joined(parts: list[Left], names: tuple[str, ...]) -> Left:
 def _none(names: tuple[str, ...]) -> Left:
     """No point at all."""
     return Left({n: np.empty(0, dtype=np.int64) for n in names}, np.empty(0))
-
-
-def _carried(program: Program, values: Point) -> dict[str, int]:
-    """Keep the choices, and the layers handed out."""
-    handed = {k: v for k, v in values.items() if k.endswith("]")}
-    return chosen(program, values) | handed

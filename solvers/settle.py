@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optplan.models.columns import FULL, PARTIAL, PARTS, READS, Columns
-from optplan.models.pipeline import Pipeline
+from optplan.models.pipeline import Pipeline, handed
 from optplan.models.program import Fits, Integers, Program, Row, row_holds, value
 from optplan.models.stages import Share
 from optplan.solvers.base import rank, ratio
@@ -27,64 +27,27 @@ Point = dict[str, int]
 def shares_of(pipeline: Pipeline, c: Mapping[str, Integers], room: Integers | int) -> Shares:
     """Gather the free pipelines of many points; columns are flat."""
     n = len(c["pp"])
-    m, p = c["micro_batches"], c["pp"]
-    code = c["recompute"]
-    first_flying: Integers = np.minimum(m, c["flight_first"])
-
-    def full(number: int) -> Integers:
-        return np.full(n, number, dtype=np.int64)
-
-    front: Integers = c["weights_front"] + c["optimizer_front"] + first_flying * c["kept_front"]
+    first_flying: Integers = np.minimum(c["micro_batches"], c["flight_first"])
     # Where layers are fixed and equal, no stage may hold more or less.
     equal = pipeline.even & (c["light_first"] + c["light_last"] == 0)
-    each = np.where(p == 1, pipeline.layers, c["chunk"])
+    each = np.where(c["pp"] == 1, pipeline.layers, c["chunk"])
     least = np.where(equal, each, 1)
     return Shares(
         layers=pipeline.layers,
-        stages=p,
         least=least,
         most=np.where(equal, each, pipeline.layers),
         least_first=np.maximum(least, max(1, pipeline.least_first)),
-        mode=np.where(code == PARTIAL, 1, np.where(code == FULL, 2, 0)),
-        turns=m - 1,
-        layer=c["layer"],
-        again=c["again"],
-        front=c["front"],
-        back=c["back"],
-        once_layer=c["once_layer"],
-        once_front=c["once_front"],
-        once_back=c["once_back"],
-        fixed=c["once_fixed"]
-        + c["hop_fill"]
-        + m * c["hop_steady"]
-        + (p - 1) * c["back"] * pipeline.paper,
         room=np.broadcast_to(np.asarray(room, dtype=np.int64), (n,)) - c["fetched"],
-        state_layer=c["weights_layer"] + c["optimizer_layer"],
-        state_front=front,
-        state_back=c["weights_back"] + c["optimizer_back"] + c["kept_back"],
-        kept=c["kept"],
-        saved=c["saved"],
-        working=full(0),
-        working_last=c["logits"],
-        inside=c["inside"],
-        flight_first=c["flight_first"],
-        flight_slope=c["flight_slope"],
-        flight_most=m,
+        working=np.zeros(n, dtype=np.int64),
+        **pipeline.share_parts(c, first_flying),
     )
 
 
 def fitting(statement: Fits, columns: Mapping[str, Integers]) -> Mask:
     """Tell for many points whether some way of handing out layers keeps within the room."""
     pipeline = statement.pipeline
-    c = dict(columns)
-    zero = np.zeros_like(c["pp"])
-    for part in ("weights", "optimizer"):
-        if part not in statement.parts:
-            c |= {f"{part}_{end}": zero for end in ("layer", "front", "back")}
-    if "activations" not in statement.parts:
-        moment = ("kept", "saved", "kept_front", "kept_back", "fetched", "logits", "inside")
-        c |= dict.fromkeys(moment, zero)
-    ok: Mask = np.zeros(len(zero), dtype=bool)
+    c = statement.part(columns)
+    ok: Mask = np.zeros(len(c["pp"]), dtype=bool)
     free = np.flatnonzero(c["free"] == 1)
     if len(free):
         some = {n: c[n][free] for n in READS}
@@ -180,26 +143,21 @@ class Settler:
 
     def rooms(self, c: Mapping[str, Integers]) -> Integers:
         """Bytes beside the reserve that a rule or a limit of the user's leaves to each point."""
-        room = np.full(len(c["pp"]), self.room, dtype=np.int64)
-        for row in self.late.easy:
-            factor = sum(k for k, name in row.terms if name == "peak_bytes")
-            if factor:
-                rest = sum(
-                    (k * c[name] for k, name in row.terms if name != "peak_bytes"),
-                    start=np.zeros_like(room),
-                )
-                assert row.high is not None
-                room = np.minimum(room, (row.high - rest) // factor - self.pipeline.reserve)
-        return room
+        reserve = self.pipeline.reserve
+        return self._most(c, "peak_bytes", self.room + reserve) - reserve
 
     def longest(self, c: Mapping[str, Integers]) -> Integers:
         """Ticks that a limit of the user's leaves to each point."""
-        most = np.full(len(c["pp"]), self.pipeline.most, dtype=np.int64)
+        return self._most(c, "step_ticks", self.pipeline.most)
+
+    def _most(self, c: Mapping[str, Integers], of: str, known: int) -> Integers:
+        """Lower what is known of a quantity's most to what limits of the user's leave of it."""
+        most = np.full(len(c["pp"]), known, dtype=np.int64)
         for row in self.late.easy:
-            factor = sum(k for k, name in row.terms if name == "step_ticks")
+            factor = sum(k for k, name in row.terms if name == of)
             if factor:
                 rest = sum(
-                    (k * c[name] for k, name in row.terms if name != "step_ticks"),
+                    (k * c[name] for k, name in row.terms if name != of),
                     start=np.zeros_like(most),
                 )
                 assert row.high is not None
@@ -264,11 +222,13 @@ class Settler:
         found = self._shared(at, room, most)
         if found is None:
             return None
-        full = dict(at)
-        full |= {f"layers[{i}]": n for i, n in enumerate(found.layers)}
-        full |= {f"again[{i}]": n for i, n in enumerate(found.again)}
-        full |= self.pipeline.value(full)
+        full = self.handed_out(at, found)
         return full if self.passes(full) else None
+
+    def handed_out(self, at: Point, found: Shared) -> Point:
+        """Return a point with what is handed out, and the time and memory that follow."""
+        full = at | handed(found.layers, found.again)
+        return full | self.pipeline.value(full)
 
     def passes(self, full: Point) -> bool:
         """Ask what is asked after the layers are handed out, and define what is defined there."""
