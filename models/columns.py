@@ -54,7 +54,7 @@ READS = (
 )
 """Columns that a pipeline reads, see `optplan.models.pipeline.Pipeline`."""
 
-NONE, PARTIAL, FULL = 0, 2, 3
+PARTIAL, FULL = 2, 3
 """Codes of recomputation that matter here; 1 keeps every layer as 0 does."""
 
 PARTS = ("weights", "optimizer", "activations")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optplan.models.cost.schedule import enough, flight
+from optplan.models.pipeline import less_ends
 from optplan.models.program import Integers
 from optplan.models.spec.framework import SCHEDULES, Framework
 from optplan.models.spec.problem import Problem
@@ -47,10 +48,8 @@ class Shape:
 
     def layers(self, pp: int, vpp: int) -> tuple[int, ...]:
         """Layers of each stage of the first pipeline in the arrays, in equal chunks."""
-        held = [vpp * int(self.chunk[0])] * pp
-        held[0] -= int(self.light_first[0])
-        held[0 if self.folded[0] else pp - 1] -= int(self.light_last[0])
-        return tuple(held)
+        light = int(self.light_first[0]), int(self.light_last[0])
+        return less_ends(pp, vpp * int(self.chunk[0]), *light, bool(self.folded[0]))
 
 
 def fixed_shape(problem: Problem, pp: Integers, vpp: Integers, schedule: Integers) -> Shape:

@@ -43,6 +43,14 @@ def handed_of(at: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(at[f"layers[{i}]"] for i in stages), tuple(at[f"again[{i}]"] for i in stages)
 
 
+def less_ends(pp: int, each: int, first: int, last: int, folded: bool) -> tuple[int, ...]:
+    """Take something off the stages that hold the first and the last chunk, equal otherwise."""
+    stages = [each] * pp
+    stages[0] -= first
+    stages[0 if folded else pp - 1] -= last
+    return tuple(stages)
+
+
 @dataclass(frozen=True)
 class Pipeline(Many):
     """
@@ -168,11 +176,8 @@ class Pipeline(Many):
         """Layers of each stage of one point whose layers are fixed."""
         if self.given:
             return self.given
-        p, held = at["pp"], at["vpp"] * at["chunk"]
-        layers = [held] * p
-        layers[0] -= at["light_first"]
-        layers[0 if at["folded"] else p - 1] -= at["light_last"]
-        return tuple(layers)
+        each, light = at["vpp"] * at["chunk"], (at["light_first"], at["light_last"])
+        return less_ends(at["pp"], each, *light, bool(at["folded"]))
 
     def is_fixed(self, at: Mapping[str, int]) -> bool:
         """Tell whether a point's layers are fixed."""
@@ -180,11 +185,10 @@ class Pipeline(Many):
 
     def again_of(self, at: Mapping[str, int], each: int) -> tuple[int, ...]:
         """Layers that each stage of equal chunks recomputes, ``each`` of every chunk."""
-        p, v, c = at["pp"], at["vpp"], at["chunk"]
-        again = [v * each] * p
-        again[0] -= max(0, each - (c - at["light_first"]))
-        again[0 if at["folded"] else p - 1] -= max(0, each - (c - at["light_last"]))
-        return tuple(again)
+        first, last = (
+            max(0, each - (at["chunk"] - at[light])) for light in ("light_first", "light_last")
+        )
+        return less_ends(at["pp"], at["vpp"] * each, first, last, bool(at["folded"]))
 
     def uniform(self, at: Mapping[str, int], each: int) -> tuple[int, int]:
         """Ticks and bytes (reserve included) of one point that is not free."""

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from optplan.models.builder import LARGEST_TABLE, Builder, too_large
 from optplan.models.cost.block import Ranks
+from optplan.models.cost.calibration import SHARES
 from optplan.models.cost.layout import Owned, Place, excess, kept, owned, pieces
 from optplan.models.cost.memory import Slice
-from optplan.models.cost.schedule import enough
-from optplan.models.cost.traffic import crossings, data_inside, hop_seconds
+from optplan.models.cost.schedule import IDLE_IF_SHORT, enough
+from optplan.models.cost.traffic import crossings, data_inside, hop_seconds, p2p_exposed
 from optplan.models.layout import fixed_shape, flying, idle_forms
 from optplan.models.pipeline import Pipeline
 from optplan.models.program import LARGEST, Integers, Terms
@@ -51,9 +52,9 @@ def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pi
         Seconds per sequence of a plan that is known to be possible. The tick is then as fine as
         that plan deserves; without it the tick is as fine as the slowest legal plan allows.
     """
-    _places(say, problem)
+    places = _places(say, problem)
     busy_keys, busy = _busy(say, problem)
-    states_keys, held = _states(say, problem)
+    states_keys, held = _states(say, problem, places)
     hop_keys, hops = _hops(say, problem)
     batch = float(say.domain["global_batch"].max(initial=1))
     longest = longest_step(problem, busy_keys, busy, held, hops, batch)
@@ -77,7 +78,7 @@ def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pi
     return statement
 
 
-def _places(say: Builder, problem: Problem) -> None:
+def _places(say: Builder, problem: Problem) -> dict[str, Integers]:
     """Tabulate how many data ranks share a node, and which stages meet over the network."""
     rows = say.spaces["degrees.world"]
     columns = dict(zip(SPACE, rows.T, strict=True))
@@ -85,16 +86,13 @@ def _places(say: Builder, problem: Problem) -> None:
     keys = np.stack([tp, pp, dp, cp, order], axis=1)
     keys = np.unique(keys, axis=0)
     tp, pp, dp, cp, order = keys.T
-    say.price(
-        "place.nodes",
-        dict(zip(("tp", "pp", "dp", "cp", "order"), keys.T, strict=True)),
-        {
-            "neighbours": np.asarray(data_inside(problem, tp, pp, dp, cp, order)),
-            "crossing": np.asarray(crossings(problem, tp, pp, dp, cp, order)),
-        },
-    )
+    place = dict(zip(("tp", "pp", "dp", "cp", "order"), keys.T, strict=True))
+    neighbours = np.asarray(data_inside(problem, tp, pp, dp, cp, order))
+    crossing = np.asarray(crossings(problem, tp, pp, dp, cp, order))
+    say.price("place.nodes", place, {"neighbours": neighbours, "crossing": crossing})
     pps = say.domain["pp"]
     say.price("place.single", {"pp": pps}, {"single": (pps == 1).astype(np.int64)})
+    return place | {"neighbours": neighbours}
 
 
 def _busy(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str, Reals]]:
@@ -127,13 +125,12 @@ def _reals(seconds: Any, like: Integers) -> Reals:
 STATE_KEYS = ("tp", "cp", "dp", "neighbours", "ep", "etp", "zero", "hsdp", "offload", "single")
 
 
-def _states(say: Builder, problem: Problem) -> tuple[dict[str, Integers], Owned]:
+def _states(
+    say: Builder, problem: Problem, known: Mapping[str, Integers]
+) -> tuple[dict[str, Integers], Owned]:
     """States of a block and of both ends, on every place that data ranks can have."""
-    world = dict(zip(SPACE, say.spaces["degrees.world"].T, strict=True))
-    inside = data_inside(problem, *(world[n] for n in ("tp", "pp", "dp", "cp", "order")))
-    places = np.stack(
-        [world["tp"], world["cp"], world["dp"], np.asarray(inside), world["pp"] == 1], axis=1
-    )
+    ranks = [known[name] for name in ("tp", "cp", "dp", "neighbours")]
+    places = np.stack([*ranks, known["pp"] == 1], axis=1)
     places = np.unique(places.astype(np.int64), axis=0)
     others = [say.domain[n] for n in ("ep", "etp", "zero", "hsdp", "offload")]
     size = len(places) * int(np.prod([len(values) for values in others]))
@@ -164,12 +161,17 @@ def _price_states(
         gives[f"once_{end}"] = ticks(_reals(getattr(held, f"once_{end}").total, like))
     gives["once_fixed"] = ticks(_reals(held.latency.total, like))
     gives["fetched"] = _bounded(held.fetched, most, like)
-    if say.domain["zero"].max(initial=0) >= FETCHING:
+    if _fetches(say):
         for end in ("layer", "front", "back"):
             gives[f"fetch_{end}"] = ticks(_reals(getattr(held, f"fetch_{end}"), like))
     # Rows are missing only where experts do not divide a stage's devices: that rule's word.
     experts = problem.workload.architecture.experts
     say.price("experts.world" if experts else "price.states", keys, gives)
+
+
+def _fetches(say: Builder) -> bool:
+    """Tell whether some plan exchanges weights or gradients for every micro-batch."""
+    return bool(say.domain["zero"].max(initial=0) >= FETCHING)
 
 
 def _hops(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str, Reals]]:
@@ -208,19 +210,10 @@ def _price_hops(
         say.multiply("price.hop", "hop_steady", "vpp", "hop_once")
         return
     # A share of whole ticks, rounded down once per micro-batch.
-    scale = 2**16
-    say.sum("price.hop", "hop_part", ((int(share * scale), "hop_once"),))
+    say.sum("price.hop", "hop_part", ((int(share * SHARES), "hop_once"),))
     say.multiply("price.hop", "hop_sent", "vpp", "hop_part")
-    say.sum("price.hop", "parts", (), scale)
+    say.sum("price.hop", "parts", (), SHARES)
     say.divide("price.hop", "hop_steady", "hop_rest", "hop_sent", "parts")
-
-
-def p2p_exposed(problem: Problem) -> float:
-    """Share of a transfer between stages that nothing hides, in steps of 2^-16."""
-    share = problem.calibration.p2p_exposed
-    if problem.overlap is not None and "p2p-overlap" not in problem.overlap:
-        share = 1.0
-    return int(share * 2**16) / 2**16
 
 
 def _activations(say: Builder, problem: Problem) -> None:
@@ -281,11 +274,11 @@ def blurred(problem: Problem, micro_batches: int) -> int:
 
 def _ends(say: Builder, problem: Problem) -> None:
     """Add to blocks and ends what their weights exchange, and what ends take beyond a chunk."""
-    if say.domain["zero"].max(initial=0) >= FETCHING:
-        share = int(problem.calibration.overlap_fsdp * 2**16)
+    if _fetches(say):
+        share = int(problem.calibration.overlap_fsdp * SHARES)
         say.smallest("price.fetch", "behind", ("fetch_layer", "layer_busy"))
         say.sum("price.fetch", "behind_part", ((share, "behind"),))
-        say.sum("price.fetch", "fetch_parts", (), 2**16)
+        say.sum("price.fetch", "fetch_parts", (), SHARES)
         say.divide("price.fetch", "fetch_hidden", "fetch_rest", "behind_part", "fetch_parts")
         parts: Terms = ((1, "layer_busy"), (1, "fetch_layer"), (-1, "fetch_hidden"))
         say.sum("price.fetch", "layer", parts)
@@ -294,13 +287,12 @@ def _ends(say: Builder, problem: Problem) -> None:
     else:
         for name in ("layer", "front", "back"):
             say.sum("price.fetch", name, ((1, f"{name}_busy"),))
-    fetching = say.domain["zero"].max(initial=0) >= FETCHING
     for end, light in (("front", "light_first"), ("back", "light_last")):
         name = f"price.over_{end}"
         say.sum(name, f"{light}_less", ((1, f"light_over_{end}"), (-1, f"beyond_{end}")))
         say.multiply(name, f"{light}_change", light, f"{light}_less")
         terms = [(1, f"beyond_{end}"), (1, f"{light}_change")]
-        if fetching:
+        if _fetches(say):
             terms.append((1, f"fetch_{end}"))
         say.sum(name, f"over_{end}", tuple(terms))
 
@@ -315,8 +307,7 @@ def _pipeline(problem: Problem) -> Pipeline:
     few = []
     for word in SCHEDULES:
         slope = int(enough(word, 3)) - int(enough(word, 2))
-        split = {"zb-h1": 1, "zb-h2": 1, "zb-v": 2}.get(word, 0)
-        few.append((slope, int(enough(word, 1)), split))
+        few.append((slope, int(enough(word, 1)), IDLE_IF_SHORT.get(word, 0)))
     return Pipeline(
         name="price.step_time",
         layers=shape.layers,

@@ -245,9 +245,7 @@ def _usual(problem: Problem, values: dict[str, int]) -> dict[str, int] | None:
     asked = asked_values(problem)
     alone = {n: int(v[0]) for n, v in asked.items() if v is not None and len(v) == 1}
     values = alone | values
-    full = {name: values.get(name, 0) for name in CHOICES}
-    for name in ("tp", "pp", "cp", "ep", "etp", "vpp", "micro_batch"):
-        full[name] = values.get(name, 1)
+    full = _plain(values)
     full["dp"] = values.get("dp", problem.devices // (full["tp"] * full["pp"] * full["cp"]))
     batch = values.get("global_batch")
     if not full["dp"] or batch is None:
@@ -255,9 +253,17 @@ def _usual(problem: Problem, values: dict[str, int]) -> dict[str, int] | None:
     full["global_batch"] = batch
     left = batch // (full["dp"] * full["micro_batch"])
     full["micro_batches"] = values.get("micro_batches", left)
+    return full if full["micro_batches"] else None
+
+
+def _plain(values: dict[str, int]) -> dict[str, int]:
+    """Give every choice that is left open its plainest value; chunks come interleaved."""
+    full = {name: values.get(name, 0) for name in CHOICES}
+    for name in ("tp", "pp", "cp", "ep", "etp", "vpp", "micro_batch"):
+        full[name] = values.get(name, 1)
     if full["vpp"] > 1 and "schedule" not in values:
         full["schedule"] = coded("schedule", "interleaved")
-    return full if full["micro_batches"] else None
+    return full
 
 
 def _multiplied(problem: Problem, values: dict[str, int]) -> dict[str, int]:
@@ -298,12 +304,7 @@ def _follow_flags(problem: Problem, values: dict[str, int]) -> Plan | None:
     )
     if fits and splits:
         return None
-    full = {name: values.get(name, 0) for name in CHOICES}
-    for name in ("ep", "etp", "vpp"):
-        full[name] = values.get(name, 1)
-    if full["vpp"] > 1 and "schedule" not in values:
-        full["schedule"] = coded("schedule", "interleaved")
-    return plan_of(problem, full)
+    return plan_of(problem, _plain(values))
 
 
 def _nothing(form: Formulation, given: dict[str, int]) -> Fault:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from optplan.models.cost.arrays import Float, Int, largest, where
+from optplan.models.cost.calibration import in_parts
 from optplan.models.cost.compute import (
     ELEMENT_BYTES,
     Operator,
@@ -89,6 +90,11 @@ class Busy:
         return (
             self.compute + self.reduce + self.arithmetic + self.context + self.expert - self.hidden
         )
+
+    @property
+    def passes(self) -> tuple[Float, Float, Float]:
+        """Seconds of forward pass, input gradient and weight gradient."""
+        return self.forward, self.total - self.forward - self.weight, self.weight
 
     def __add__(self, other: Busy) -> Busy:
         """Add term by term."""
@@ -307,4 +313,4 @@ def _overlap(problem: Problem, feature: str, share: float) -> float:
 
 def fetch_hidden(problem: Problem, fetch: Float, busy: Float) -> Float:
     """Seconds of fetching a layer's weights and spreading its gradients that arithmetic hides."""
-    return problem.calibration.overlap_fsdp * -largest(-fetch, -busy)
+    return in_parts(problem.calibration.overlap_fsdp) * -largest(-fetch, -busy)

@@ -7,18 +7,19 @@ from functools import cached_property
 
 from pydantic import Field
 
-from optplan.models.cost.block import Busy, Ranks
+from optplan.models.cost.block import Busy, Ranks, fetch_hidden
 from optplan.models.cost.compute import model_flops
 from optplan.models.cost.layout import Kept, Owned, Pieces, Place, excess, kept, owned, pieces
 from optplan.models.cost.memory import Slice
 from optplan.models.cost.schedule import (
+    IDLE_IF_SHORT,
     bubble_seconds,
     enough,
     even_bubble_seconds,
     flight,
     late_seconds,
 )
-from optplan.models.cost.traffic import crossings, data_inside, hop_seconds
+from optplan.models.cost.traffic import crossings, data_inside, hop_seconds, p2p_exposed
 from optplan.models.record import Record
 from optplan.models.spec.framework import CONTEXTS
 from optplan.models.spec.plan import Plan
@@ -169,8 +170,7 @@ class _Layout:
         whole = float(self.owned.fetch_layer)
         if self.plan.zero < 2:
             return 0.0, 0.0, 0.0, 0.0
-        share = int(self.problem.calibration.overlap_fsdp * 2**16) / 2**16
-        hidden = share * min(whole, float(self.pieces.layer.total))
+        hidden = float(fetch_hidden(self.problem, whole, float(self.pieces.layer.total)))
         return whole, hidden, float(self.owned.fetch_front), float(self.owned.fetch_back)
 
     @property
@@ -260,8 +260,6 @@ class _Layout:
 
     def _hops(self) -> tuple[float, float]:
         """Transfers between stages: once to fill and drain, and what each micro-batch adds."""
-        from optplan.models.tabulate import p2p_exposed
-
         problem, plan = self.problem, self.plan
         if plan.pp == 1:
             return 0.0, 0.0
@@ -292,8 +290,7 @@ class _Layout:
         q = plan.pp - 1
         bubble = float(even_bubble_seconds(plan.schedule, plan.pp, f, b, w, barrier=True))
         if m < enough(plan.schedule, plan.pp):
-            split = {"zb-h1": 1, "zb-h2": 1, "zb-v": 2}[plan.schedule]
-            bubble = max(bubble, split * q * (f + b))
+            bubble = max(bubble, IDLE_IF_SHORT[plan.schedule] * q * (f + b))
         ends = self._over(True) + front + self._over(False) + back
         step = m * plan.vpp * busy + bubble + m * ends
         return step - m * max(stages)

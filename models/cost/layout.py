@@ -55,29 +55,17 @@ class Pieces:
         return _beyond(self.back, self.layer)
 
 
-def _beyond(end: Busy, block: Busy | None) -> Float:
-    """Sum of what an end takes beyond a block (or nothing), pass by pass."""
+def _beyond(end: Busy, block: Busy) -> Float:
+    """Sum of what an end takes beyond a block, pass by pass."""
     total: Float = 0.0
-    for one, other in _passes(end, block):
+    for one, other in zip(end.passes, block.passes, strict=True):
         total = total + np.maximum(0.0, one - other)
     return total
 
 
-def _passes(end: Busy, block: Busy | None) -> list[tuple[Float, Float]]:
-    """Forward, input gradient and weight gradient of both."""
-    none = 0.0 * end.total
-    blocks = (
-        (block.forward, block.total - block.forward - block.weight, block.weight)
-        if block
-        else (none, none, none)
-    )
-    ends = (end.forward, end.total - end.forward - end.weight, end.weight)
-    return list(zip(ends, blocks, strict=True))
-
-
 def excess(end: Busy) -> Float:
     """Sum of the passes of an end, none below nothing."""
-    return _beyond(end, None)
+    return _beyond(end, Busy())
 
 
 def pieces(problem: Problem, at: Ranks) -> Pieces:

@@ -22,6 +22,9 @@ from optplan.models.spec.framework import Schedule
 SPLIT: frozenset[Schedule] = frozenset({"zb-h1", "zb-h2", "zb-v"})
 """Schedules that run the gradients of the weights apart from those of the input."""
 
+IDLE_IF_SHORT: dict[Schedule, int] = {"zb-h1": 1, "zb-h2": 1, "zb-v": 2}
+"""How many times f + b each stage but one idles where micro-batches are fewer than `enough`."""
+
 Form = tuple[Int, Int, Int]
 """How many times f, b and w enter."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optplan.models.cost.arrays import Float, Int, where
+from optplan.models.cost.arrays import Float, Int, where, where_int
 from optplan.models.cost.compute import stream_seconds
 from optplan.models.cost.memory import STATES, Counts, Shards
 from optplan.models.cost.traffic import Group, all_reduce_seconds
@@ -41,18 +41,11 @@ class Data:
     def shards(self) -> Shards:
         """Ranks that share the states."""
         return Shards(
-            where_share(self.hsdp, self.dense),
-            where_share(self.hsdp, self.experts),
+            shared_group(self.dense, self.hsdp).members,
+            shared_group(self.experts, self.hsdp).members,
             self.zero,
             self.offload,
         )
-
-
-def where_share(hsdp: Int, place: Group) -> Int:
-    """Ranks that share: all members, or those of one node."""
-    from optplan.models.cost.arrays import where_int
-
-    return where_int(hsdp == 1, place.inside, place.members)
 
 
 @dataclass(frozen=True)
@@ -141,8 +134,6 @@ def _latent(problem: Problem, counts: Counts, data: Data, scale: float) -> Float
 
 def shared_group(place: Group, hsdp: Int) -> Group:
     """Ranks that share: the whole group, or its part inside a node."""
-    from optplan.models.cost.arrays import where_int
-
     return Group(where_int(hsdp == 1, place.inside, place.members), place.inside)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optplan.models.cost.arrays import Float, Int, largest, where, where_int
+from optplan.models.cost.calibration import in_parts
 from optplan.models.cost.compute import ELEMENT_BYTES
 from optplan.models.spec.problem import Problem
 
@@ -183,6 +184,13 @@ def hop_seconds(
     near = 2.0 * (payload / (link.bandwidth * calibration.link_efficiency) + link.latency)
     rate = cluster.network * calibration.network_efficiency
     return near, 2.0 * (payload / rate + cluster.network_latency)
+
+
+def p2p_exposed(problem: Problem) -> float:
+    """Share of a transfer between stages that nothing hides."""
+    if problem.overlap is not None and "p2p-overlap" not in problem.overlap:
+        return 1.0
+    return in_parts(problem.calibration.p2p_exposed)
 
 
 def crossings(problem: Problem, tp: Int, pp: Int, dp: Int, cp: Int, order: Int) -> Int:

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
-from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate
 from optplan.models.domains import WORDS
-from optplan.models.numbers import listed
 from optplan.models.program import Integers
-from optplan.models.rules.registry import Finding, Legal, Rule, code_of, codes_of, rule
+from optplan.models.rules.registry import Legal, code_of, rule
+from optplan.models.rules.search import Listed
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 
 
-class Framed(Rule):
-    """One choice that the framework narrows; made for one problem."""
+class Framed(Listed):
+    """One choice that the framework narrows."""
 
     def __init__(self, problem: Problem, choice: str, values: tuple[int, ...]) -> None:
         assert problem.framework is not None
-        self.choice, self.values = choice, values
+        super().__init__(choice, values)
         self.name = f"framework.{choice}"
-        words = [WORDS[choice][v] for v in values] if choice in WORDS else list(values)
-        self.sentence = f"{problem.framework.name} launches {choice} in {listed(words)}"
+        self.sentence = f"{problem.framework.name} launches {choice} in {self.words}"
         self.source = problem.framework.sources.get(choice, problem.framework.name)
 
-    def post(self, say: Builder, problem: Problem) -> None:
-        """Restrict the choice."""
-        say.allow(self.name, (self.choice,), lambda column: np.isin(column, self.values))
-
-    def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
-        """Look the plan's value up."""
+    def shown(self, plan: Plan) -> object:
+        """Name the code: what a plan calls full, a framework may launch as partial."""
         code = code_of(plan, self.choice)
-        shown = WORDS[self.choice][code] if self.choice in WORDS else code
-        text = f"{self.choice} = {shown}; {self.sentence}"
-        ok = any(code in self.values for code in codes_of(plan, self.choice))
-        yield Finding(self.name, ok, text)
+        return WORDS[self.choice][code] if self.choice in WORDS else code
 
 
 @rule

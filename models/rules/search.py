@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,23 +16,33 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 
 
-class Asked(Rule):
-    """One line of the spec's ``search``; made for one problem."""
+class Listed(Rule):
+    """One choice that may take listed values only; made for one problem."""
 
-    def __init__(self, choice: str, values: Integers) -> None:
+    def __init__(self, choice: str, values: Sequence[int]) -> None:
         self.choice, self.values = choice, values
-        self.name = f"search.{choice}"
         known = WORDS.get(choice)
-        words = [known[v] for v in values.tolist()] if known else values.tolist()
-        self.sentence = f"{choice} is in {listed(words)}, as the spec asks"
-        self.source = "the spec"
+        self.words = listed([known[v] for v in values] if known else list(values))
 
     def post(self, say: Builder, problem: Problem) -> None:
         """Restrict the choice."""
         say.allow(self.name, (self.choice,), lambda column: np.isin(column, self.values))
 
+    def shown(self, plan: Plan) -> object:
+        """Return the plan's value as a person writes it."""
+        return getattr(plan, self.choice)
+
     def holds(self, problem: Problem, plan: Plan, estimate: Estimate) -> Iterator[Finding]:
         """Look the plan's value up."""
-        value = getattr(plan, self.choice)
-        ok = bool(np.isin(codes_of(plan, self.choice), self.values).any())
-        yield Finding(self.name, ok, f"{self.choice} = {value}; {self.sentence}")
+        ok = any(code in self.values for code in codes_of(plan, self.choice))
+        yield Finding(self.name, ok, f"{self.choice} = {self.shown(plan)}; {self.sentence}")
+
+
+class Asked(Listed):
+    """One line of the spec's ``search``."""
+
+    def __init__(self, choice: str, values: Integers) -> None:
+        super().__init__(choice, values.tolist())
+        self.name = f"search.{choice}"
+        self.sentence = f"{choice} is in {self.words}, as the spec asks"
+        self.source = "the spec"

@@ -113,7 +113,7 @@ PLAIN: Mapping[str, Function] = {
     "once_seconds": lambda p, v: step.once_seconds(p, counts(v), data(p, v)).total,
     "once_latency": lambda p, v: step.once_latency(p, counts(v), data(p, v)).total,
     "fetch_seconds": lambda p, v: step.fetch_seconds(p, counts(v), data(p, v)),
-    "where_share": lambda p, v: step.where_share(v["hsdp"], data(p, v).dense),
+    "shards": lambda p, v: data(p, v).shards.dense,
     "shared_group": lambda p, v: step.shared_group(data(p, v).dense, v["hsdp"]).members,
     "bubble_seconds": lambda p, v: schedule.bubble_seconds([v["flops"], v["payload"], v["b"]]),
     "late_seconds": lambda p, v: schedule.late_seconds(
@@ -288,7 +288,7 @@ def test_every_public_function_of_the_cost_model_is_asked() -> None:
     plain = {
         "block_operators", "head_operator", "block_flops", "layer_flops", "joint_flops",
         "model_flops", "score_width", "norm_parameters", "total_parameters", "active_parameters",
-        "chunks", "allowed", "forms",
+        "chunks", "allowed", "forms", "p2p_exposed",
     }  # fmt: skip
     known = {name.partition(".")[0] for name in FUNCTIONS} | plain
     modules = (block, compute, layout, memory, parameters, schedule, step, traffic, utilization)
