@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optplan.models.program import Integers, Program, Table
-from optplan.solvers.grid import Block
+from optplan.solvers.grid import Block, spanning
 
 Reals = NDArray[np.float64]
+
+
+class _Join:
+    """Rows of a spanning table in the order of the one choice that it shares with the first."""
+
+    def __init__(self, table: Table, first: Table) -> None:
+        (self.key,) = [k for k in table.keys if k in first.keys]
+        i = table.keys.index(self.key)
+        self.keys = table.keys
+        self.rows = table.rows[np.argsort(table.rows[:, i], kind="stable")]
+        self.values = np.ascontiguousarray(self.rows[:, i])
+
+    def ranges(self, columns: Mapping[str, Integers]) -> tuple[Integers, Integers]:
+        """Where the rows that go with each value begin, and how many there are."""
+        start = np.searchsorted(self.values, columns[self.key], side="left")
+        return start, np.searchsorted(self.values, columns[self.key], side="right") - start
 
 
 class Spine:
@@ -26,9 +42,8 @@ class Spine:
     def __init__(self, program: Program) -> None:
         self.program = program
         domain = {c.name: np.array(c.values, dtype=np.int64) for c in program.choices}
-        spans = [s for s in program.statements if isinstance(s, Table) and s.spans]
-        self.tables = [_within(table, domain) for table in spans]
-        spanned = {key for table in spans for key in table.keys}
+        self.tables = spanning(program)
+        spanned = {key for table in self.tables for key in table.keys}
         self.free = {c.name: domain[c.name] for c in program.choices if c.name not in spanned}
         groups = [
             [name for name in group if len(self.free.get(name, ())) > 1]
@@ -40,6 +55,11 @@ class Spine:
             *(group for group in groups if group),
             *self.tables[2:],
         ]
+        self.joins = {
+            level: _Join(step, self.tables[0])
+            for level, step in enumerate(self.steps)
+            if level and isinstance(step, Table)
+        }
 
     @property
     def empty(self) -> bool:
@@ -73,19 +93,20 @@ class Spine:
         n = len(next(iter(columns.values())))
         if not isinstance(step, Table):
             return np.full(n, math.prod(len(self.free[name]) for name in step), dtype=np.int64)
-        _, count = _ranges(step, columns)
+        return self.joins[level].ranges(columns)[1]
+
+    def joined(self, columns: Mapping[str, Integers], levels: Iterable[int]) -> Integers:
+        """Count the rows that each row becomes when several tables are joined to it."""
+        count = np.ones(len(next(iter(columns.values()))), dtype=np.int64)
+        for level in levels:
+            count = count * self.grown(columns, level)
         return count
 
     def points(self, columns: Mapping[str, Integers], level: int) -> Integers:
         """Count the points of each row whose choices up to a level are known."""
-        n = len(next(iter(columns.values())))
         known = {name for step in self.steps[: level + 1] for name in _names(step)}
         rest = math.prod(len(v) for name, v in self.free.items() if name not in known)
-        count = np.full(n, rest, dtype=np.int64)
-        for later in range(level + 1, len(self.steps)):
-            if isinstance(self.steps[later], Table):
-                count = count * self.grown(columns, later)
-        return count
+        return rest * self.joined(columns, (later for later in self.joins if later > level))
 
     def grow(self, columns: Mapping[str, Integers], level: int) -> dict[str, Integers]:
         """Make the choices of a level known: every row becomes all that go with it."""
@@ -96,14 +117,12 @@ class Spine:
             at = mesh[0].ravel()
             fresh = {name: axis.ravel() for name, axis in zip(step, mesh[1:], strict=True)}
             return {k: v[at] for k, v in columns.items()} | fresh
-        key = _shared(step, columns)
-        i = step.keys.index(key)
-        rows = step.rows[np.argsort(step.rows[:, i], kind="stable")]
-        start, count = _ranges(step, columns)
+        join = self.joins[level]
+        start, count = join.ranges(columns)
         at = np.repeat(np.arange(n), count)
         within = np.arange(len(at)) - np.repeat(np.cumsum(count) - count, count)
-        other = rows[start[at] + within]
-        fresh = {k: other[:, j] for j, k in enumerate(step.keys) if k != key}
+        other = join.rows[start[at] + within]
+        fresh = {k: other[:, j] for j, k in enumerate(join.keys) if k != join.key}
         return {k: v[at] for k, v in columns.items()} | fresh
 
     def total(self) -> int:
@@ -113,17 +132,13 @@ class Spine:
     def all_rows(self, most: int) -> Iterator[dict[str, Integers]]:
         """Join all spanning tables, at most about so many rows at a time, no free choice known."""
         start = self.start()
-        later = [i for i, step in enumerate(self.steps) if i and isinstance(step, Table)]
-        count = np.ones(len(next(iter(start.values()))), dtype=np.int64)
-        for level in later:
-            count = count * self.grown(start, level)
-        ends = np.cumsum(count)
+        ends = np.cumsum(self.joined(start, self.joins))
         done = 0
-        while done < len(count):
+        while done < len(ends):
             before = ends[done - 1] if done else 0
             stop = max(done + 1, int(np.searchsorted(ends, before + most, side="right")))
             columns = {k: v[done:stop] for k, v in start.items()}
-            for level in later:
+            for level in self.joins:
                 columns = self.grow(columns, level)
             yield columns
             done = stop
@@ -174,18 +189,12 @@ def strategies(program: Program) -> int:
     """
     spine, pipeline = Spine(program), program.pipeline
     if pipeline is None or spine.empty:
-        return spine.total() if not spine.empty else 0
+        return spine.total()
     codes = program.domain["recompute"]
     start = spine.start()
-    inner = next(s for s in spine.steps[1:] if isinstance(s, Table) and "schedule" in s.keys)
-    others = [
-        i
-        for i, s in enumerate(spine.steps)
-        if i and isinstance(s, Table) and "schedule" not in s.keys
-    ]
-    count = np.ones(len(start["pp"]), dtype=np.float64)
-    for level in others:
-        count = count * spine.grown(start, level)
+    inner = next(table for table in spine.tables[1:] if "schedule" in table.keys)
+    others = (i for i, join in spine.joins.items() if "schedule" not in join.keys)
+    count = spine.joined(start, others)
     free = math.prod(len(v) for name, v in spine.free.items() if name != "recompute")
     shapes = [dict(zip(inner.keys, row, strict=True)) for row in inner.rows.tolist()]
     total = 0
@@ -200,28 +209,6 @@ def strategies(program: Program) -> int:
 def _names(step: Table | list[str]) -> tuple[str, ...]:
     """Choices of a step."""
     return step.keys if isinstance(step, Table) else tuple(step)
-
-
-def _shared(table: Table, columns: Mapping[str, Integers]) -> str:
-    """Name the one choice on which a spanning table joins what is known."""
-    (key,) = [k for k in table.keys if k in columns]
-    return key
-
-
-def _ranges(table: Table, columns: Mapping[str, Integers]) -> tuple[Integers, Integers]:
-    """Where the rows of a table that go with each value begin, in its order, and how many."""
-    key = _shared(table, columns)
-    sorted_ = np.sort(table.rows[:, table.keys.index(key)], kind="stable")
-    start = np.searchsorted(sorted_, columns[key], side="left")
-    return start, np.searchsorted(sorted_, columns[key], side="right") - start
-
-
-def _within(table: Table, domain: Mapping[str, Integers]) -> Table:
-    """Drop rows that the domains exclude."""
-    keep = np.ones(len(table.rows), dtype=bool)
-    for i, key in enumerate(table.keys):
-        keep &= np.isin(table.rows[:, i], domain[key])
-    return Table(table.name, table.keys, table.gives, table.rows[keep], spans=True)
 
 
 def first_bound(program: Program, spine: Spine, columns: Mapping[str, Integers]) -> Reals:
@@ -239,7 +226,7 @@ def first_bound(program: Program, spine: Spine, columns: Mapping[str, Integers])
         return np.zeros(n)
     assert isinstance(price, Table)
     batches = spine.tables[1]
-    shared = _shared(batches, columns)
+    shared = spine.joins[1].key
     keys = [k for k in price.keys if k in columns]
     groups, group = np.unique(
         price.rows[:, [price.keys.index(k) for k in keys]], axis=0, return_inverse=True

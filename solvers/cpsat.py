@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Mapping
 from fractions import Fraction
@@ -12,7 +10,6 @@ from math import floor
 
 from ortools.sat.python import cp_model
 
-from optplan.models.errors import OwnFault
 from optplan.models.program import LARGEST, Program, Terms
 from optplan.solvers.base import (
     Holding,
@@ -25,6 +22,7 @@ from optplan.solvers.base import (
     ratio,
 )
 from optplan.solvers.cpsat_model import cloned, translate
+from optplan.solvers.cpsat_solver import new_solver, solved
 
 ENGINE = f"cp-sat (ortools {version('ortools')})"
 
@@ -210,24 +208,15 @@ class _Search:
         self, unit_scale: float | None = None, base: int = 0
     ) -> tuple[dict[str, int] | None, cp_model.CpSolverStatus, float | None]:
         """Run CP-SAT once within what is left of the time."""
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = self.config.workers
-        solver.parameters.random_seed = self.config.seed
-        # OR-Tools 9.15 loses solutions of some programs in presolve, and more while it looks for
-        # "at least one of" (tests/solvers/programs.py, "a product beside what moves against it",
-        # and seed 10766 of tests.cross). Slower and right is better.
-        solver.parameters.cp_model_presolve = False
-        solver.parameters.auto_detect_greater_than_at_least_one_of = False
+        left = None
+        if self.config.seconds is not None:
+            left = max(self.config.seconds - (time.monotonic() - self.start), 0.001)
+        solver = new_solver(self.config.seed, self.config.workers, left)
         if self.config.workers > 1:
             solver.parameters.interleave_search = True
-        if self.config.seconds is not None:
-            left = self.config.seconds - (time.monotonic() - self.start)
-            solver.parameters.max_time_in_seconds = max(left, 0.001)
         watcher = _Watcher(self, unit_scale, base) if self.config.progress and unit_scale else None
-        status = _solved(solver, self.model.raw, watcher)
+        status = solved(solver, self.model.raw, watcher)
         self.nodes += solver.num_branches
-        if status == cp_model.MODEL_INVALID:
-            raise OwnFault(f"cp-sat calls the model invalid: {self.model.raw.validate()}")
         if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
             spent = time.monotonic() - self.start
             # CP-SAT stops a little early when it sees that the time will not do.
@@ -282,22 +271,6 @@ class _Search:
         values = chosen(self.program, held)
         columns = [self.model.columns[name] for name in values]
         self.model.raw.add_forbidden_assignments(columns, [list(values.values())])
-
-
-def _solved(
-    solver: cp_model.CpSolver,
-    raw: cp_model.CpModel,
-    watcher: cp_model.CpSolverSolutionCallback | None,
-) -> cp_model.CpSolverStatus:
-    """Run CP-SAT, which takes Ctrl-C for itself, and give Ctrl-C back to Python afterwards."""
-    if threading.current_thread() is not threading.main_thread():
-        return solver.solve(raw, watcher)
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        return solver.solve(raw, watcher)
-    finally:
-        if handler is not None:
-            signal.signal(signal.SIGINT, handler)
 
 
 class _Watcher(cp_model.CpSolverSolutionCallback):

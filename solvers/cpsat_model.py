@@ -90,11 +90,11 @@ def translate(program: Program) -> Model:
             if max(abs(low), abs(high)) > LARGEST:
                 raise OwnFault(f"{name} may reach {high}, beyond {LARGEST}")
             model.columns[name] = raw.new_int_var(low, high, name)
-        _post(model, statement)
+        post(model, statement)
     return model
 
 
-def _post(model: Model, statement: Table | Row | Sum | Product | Extreme | Divide | Truth) -> None:
+def post(model: Model, statement: Table | Row | Sum | Product | Extreme | Divide | Truth) -> None:
     """Add one statement to the model."""
     raw, columns = model.raw, model.columns
     match statement:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
@@ -16,11 +16,12 @@ from optplan.models.errors import OwnFault
 from optplan.models.program import Fits, Pipeline, Program, Row, Table
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination, holding
-from optplan.solvers.cpsat import ENGINE, _solved
-from optplan.solvers.cpsat_model import Model, _post
-from optplan.solvers.cpsat_stages import add_rows, prove
+from optplan.solvers.cpsat import ENGINE
+from optplan.solvers.cpsat_model import Model, post
+from optplan.solvers.cpsat_solver import new_solver, solved
+from optplan.solvers.cpsat_stages import Proof, add_rows, prove
 from optplan.solvers.search import Left
-from optplan.solvers.settle import Point, Settler, _fixed
+from optplan.solvers.settle import Point, Settler, share_fixed
 from optplan.solvers.stages import Shared
 
 EDGE = 1 + 1e-9
@@ -141,40 +142,36 @@ class _Proof:
         if hard:
             return self._models(points, options, batch)
         below = None if self.goal is None else ceil(self.goal * batch)
-        distinct: dict[Share, int] = {}
-        for i, option in enumerate(options):
-            distinct.setdefault(option.share, i)
+        distinct: dict[Share, _Option] = {}
+        for option in options:
+            distinct.setdefault(option.share, option)
+        found = self._prove(points, distinct, below)
+        return None if found.done else Fraction(found.bound, batch)
+
+    def _prove(
+        self, points: Sequence[Point], distinct: Mapping[Share, _Option], below: int | None
+    ) -> Proof:
+        """Prove over pipelines that differ, and take what is better."""
         found = prove(list(distinct), below, self._rest(), self.config.workers, self.config.seed)
         self.nodes += found.nodes
         if not found.done:
             self.stopped = Termination.INTERRUPTED if found.interrupted else Termination.TIME_LIMIT
         if found.best is not None:
             place, shared = found.best
-            option = options[list(distinct.values())[place]]
+            option = list(distinct.values())[place]
             self._take(points[option.place], option.handed or shared)
-        return None if found.done else Fraction(found.bound, batch)
+        return found
 
     def _less_memory(self, points: Sequence[Point], batch: int) -> Fraction | None:
         """Prove that no way of handing out keeps below the incumbent's peak, point by point."""
         assert self.goal is not None
         most = ceil(self.goal * batch) - 1 - self.settler.pipeline.reserve
-        distinct: dict[Share, tuple[int, Shared | None]] = {}
-        for place, at in enumerate(points):
-            lower = {**at}
-            for option in self._options([lower], every=False):
-                share = option.share
-                room = min(share.room, most - at["fetched"])
-                distinct.setdefault(replace(share, room=room), (place, option.handed))
-        found = prove(list(distinct), None, self._rest(), self.config.workers, self.config.seed)
-        self.nodes += found.nodes
-        if found.best is not None:
-            index, shared = found.best
-            place, handed = list(distinct.values())[index]
-            self._take(points[place], handed or shared)
-        if not found.done:
-            self.stopped = Termination.INTERRUPTED if found.interrupted else Termination.TIME_LIMIT
-            return Fraction(float(self.left.bound.min()))
-        return None
+        distinct: dict[Share, _Option] = {}
+        for option in self._options(points, every=False):
+            room = min(option.share.room, most - points[option.place]["fetched"])
+            distinct.setdefault(replace(option.share, room=room), option)
+        found = self._prove(points, distinct, None)
+        return None if found.done else Fraction(float(self.left.bound.min()))
 
     def _rest(self) -> float | None:
         """Seconds left."""
@@ -250,20 +247,14 @@ class _Proof:
             for name in statement.defines:
                 low, top = self.program.bounds[name]
                 model.columns[name] = raw.new_int_var(low, top, name)
-            _post(model, statement)
+            post(model, statement)
         of = model.columns[self.program.goal.of]
         if self.goal is not None:
             raw.add(of <= ceil(self.goal * batch) - 1)
         raw.minimize(of)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = self.config.workers
-        solver.parameters.random_seed = self.config.seed
-        solver.parameters.cp_model_presolve = False
-        solver.parameters.auto_detect_greater_than_at_least_one_of = False
         rest = self._rest()
-        if rest is not None:
-            solver.parameters.max_time_in_seconds = rest
-        status = _solved(solver, raw, None)
+        solver = new_solver(self.config.seed, self.config.workers, rest)
+        status = solved(solver, raw)
         self.nodes += solver.num_branches
         if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
             self.stopped = Termination.TIME_LIMIT if rest else Termination.INTERRUPTED
@@ -341,7 +332,7 @@ def _ways(settler: Settler, at: Point, room: int, every: bool) -> Iterator[tuple
     """Yield ways to recompute where layers are fixed, and the bytes of each beside the reserve."""
     pipeline = settler.pipeline
     if at["free"]:
-        found = _fixed(pipeline, at, room)
+        found = share_fixed(pipeline, at, room)
         if found is not None:
             yield found, found.peak
         return

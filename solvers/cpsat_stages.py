@@ -10,9 +10,9 @@ from math import floor
 import numpy as np
 from ortools.sat.python import cp_model
 
-from optplan.models.errors import OwnFault
 from optplan.models.stages import Share
-from optplan.solvers.cpsat import EXACT_FLOAT, _solved
+from optplan.solvers.cpsat import EXACT_FLOAT
+from optplan.solvers.cpsat_solver import new_solver, solved
 from optplan.solvers.stages import Shared
 
 NEVER = 2**62
@@ -346,28 +346,18 @@ class _Search:
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
             return False, False
-        solver = cp_model.CpSolver()
-        solver.parameters.random_seed = self.seed
-        # As for every model of this project: OR-Tools 9.15 loses solutions otherwise.
-        solver.parameters.cp_model_presolve = False
-        solver.parameters.auto_detect_greater_than_at_least_one_of = False
+        solver = new_solver(self.seed, self.workers if work is None else 1, left)
         if work is not None:
-            solver.parameters.num_workers = 1
             solver.parameters.linearization_level = 0
             solver.parameters.max_deterministic_time = work
         else:
             # With and without the relaxation by turns, in an order that can be repeated.
-            solver.parameters.num_workers = self.workers
             solver.parameters.interleave_search = True
             if self.workers == 1:
                 solver.parameters.subsolvers.extend(["max_lp", "no_lp"])
-        if left is not None:
-            solver.parameters.max_time_in_seconds = left
         began = time.monotonic()
-        status = _solved(solver, self.raw, None)
+        status = solved(solver, self.raw)
         self.nodes += solver.num_branches
-        if status == cp_model.MODEL_INVALID:
-            raise OwnFault(f"cp-sat calls the model invalid: {self.raw.validate()}")
         if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             self.best = self._read(solver)
         if status == cp_model.FEASIBLE:

@@ -21,7 +21,6 @@ from optplan.solvers.base import (
     ratio,
 )
 from optplan.solvers.grid import Block, Grid, Mask, prices
-from optplan.solvers.late import Late
 
 NEAR = 1e-12
 """Floats closer than this, relatively, are told apart by exact fractions."""
@@ -54,10 +53,8 @@ def solve(
     """
     config = config or SolverConfig()
     if program.pipeline is not None:
-        from optplan.solvers.search import Search, unsupported
+        from optplan.solvers.search import Search
 
-        if Late(program).hard:
-            return unsupported()
         return Search(program, config, bounded=False).outcome()
     start, told = time.monotonic(), time.monotonic()
     grid = Grid(program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import numpy as np
@@ -104,9 +104,7 @@ class Grid:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._domain = {c.name: np.array(c.values, dtype=np.int64) for c in program.choices}
-        self._spans = [
-            self._within_domain(s) for s in program.statements if isinstance(s, Table) and s.spans
-        ]
+        self._spans = spanning(program)
         self._rest = [s for s in program.statements if not (isinstance(s, Table) and s.spans)]
         self.late = Late(program)
         self._looks: dict[int, _Lookup] = {
@@ -117,13 +115,6 @@ class Grid:
             {k for i, t in enumerate(spanned) for u in spanned[i + 1 :] for k in t & u}
         )
         self._free = [c for c in program.choices if not any(c.name in t for t in spanned)]
-
-    def _within_domain(self, table: Table) -> Table:
-        """Drop rows of a spanning table that the domains exclude."""
-        keep = np.ones(len(table.rows), dtype=bool)
-        for i, key in enumerate(table.keys):
-            keep &= np.isin(table.rows[:, i], self._domain[key])
-        return Table(table.name, table.keys, table.gives, table.rows[keep], spans=True)
 
     lenient = False
     """Whether tables only note where they refuse, and rows and memory are not asked."""
@@ -274,6 +265,19 @@ class Grid:
                     np.int64
                 )
         return None
+
+
+def spanning(program: Program) -> list[Table]:
+    """Return the spanning tables of a program, without the rows that its domains exclude."""
+    found = []
+    for table in program.statements:
+        if not (isinstance(table, Table) and table.spans):
+            continue
+        keep = np.ones(len(table.rows), dtype=bool)
+        for i, key in enumerate(table.keys):
+            keep &= np.isin(table.rows[:, i], program.domain[key])
+        found.append(replace(table, rows=table.rows[keep]))
+    return found
 
 
 class _Lookup:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Mask = NDArray[np.bool_]
 
+ASKS_MORE = "a limit asks more of time or memory than to be small; cp-sat can answer"
+"""Why an engine that goes by bounds from below has no answer."""
+
 
 def room_of(statement: Fits, columns: Mapping[str, Integers]) -> Integers:
     """Bytes that the parts of a rule may take, by point."""

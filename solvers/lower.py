@@ -25,7 +25,7 @@ from optplan.models.program import (
     Terms,
     Truth,
 )
-from optplan.solvers.late import Late
+from optplan.solvers.late import Late, room_of
 
 Reals = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -323,9 +323,7 @@ class Lower:
         """Tell where some parts may fit, everything at its least."""
         pipeline = statement.pipeline
         read = self._least_columns(pipeline, n)
-        room = np.asarray(pipeline.room, dtype=np.int64)
-        if "activations" in statement.parts:
-            room = room - read["fetched"]
+        room = room_of(statement, read)
         # Neither kind of pipeline can do with less than an even share of everything.
         held = pipeline.even_peak(read, statement.parts)
         ok: Mask = np.broadcast_to(held <= room, (n,))

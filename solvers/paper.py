@@ -34,6 +34,7 @@ from optplan.solvers.base import (
     rank,
     ratio,
 )
+from optplan.solvers.late import ASKS_MORE
 from optplan.solvers.settle import Settler, fitting
 
 ENGINE = "paper (Algorithm 1)"
@@ -67,7 +68,7 @@ def solve(program: Program, config: SolverConfig | None = None) -> Outcome:
     if outer is None or (settler and settler.late.hard):
         why = "this engine knows the paper's world only: prices: paper"
         if outer is not None:
-            why = "a limit asks more of time or memory than to be small; cp-sat can answer"
+            why = ASKS_MORE
         return Outcome(Termination.UNSUPPORTED, Holding.NOTHING, engine=ENGINE, detail=why)
     walk = _Walk(program, outer, spans[1], settler)
     termination = Termination.EXHAUSTED

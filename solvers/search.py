@@ -22,6 +22,7 @@ from optplan.solvers.base import (
 )
 from optplan.solvers.boxes import Spine, first_bound
 from optplan.solvers.grid import BLOCK_POINTS, Block, Grid, prices
+from optplan.solvers.late import ASKS_MORE
 from optplan.solvers.lower import Lower
 from optplan.solvers.settle import Point, Settler
 
@@ -148,10 +149,7 @@ class Search:
 
     def outcome(self) -> Outcome:
         """Search, and say what is known where a limit asks too much for this."""
-        found = self.run()
-        if not found.hard:
-            return found.outcome
-        return unsupported()
+        return unsupported() if self.settler.late.hard else self.run().outcome
 
     def everything(self) -> Left:
         """Return every point that no table refuses, rows and memory not yet asked."""
@@ -291,8 +289,7 @@ class Search:
                 continue
             bound, fits = self.settler.bounds(part.columns)
             if not fits.all():
-                name = "capacity.hbm"
-                self.removed[name] = self.removed.get(name, 0) + int(np.count_nonzero(~fits))
+                self._refuse("capacity.hbm", int(np.count_nonzero(~fits)))
                 part, bound = part.take(fits), bound[fits]
             part = Left(part.columns, np.maximum(part.bound, bound))
             self._best_first(part)
@@ -365,10 +362,9 @@ class Search:
 
 
 def unsupported() -> Outcome:
-    """Say that a search cannot answer what a limit asks."""
-    detail = "a limit asks more of time or memory than to be small; cp-sat can answer"
+    """Say that a search by bounds cannot answer what a limit asks."""
     engine = f"exhaustive (numpy {np.__version__})"
-    return Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=detail, engine=engine)
+    return Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=ASKS_MORE, engine=engine)
 
 
 def _joined(parts: list[Left], names: tuple[str, ...]) -> Left:

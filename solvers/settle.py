@@ -68,11 +68,11 @@ def _free_fit(pipeline: Pipeline, some: Mapping[str, Integers]) -> Mask:
     short = some["light_first"] + some["light_last"] > 0
     for i in np.flatnonzero(ok & (short | bool(pipeline.given))).tolist():
         at = {name: int(column[i]) for name, column in some.items()}
-        ok[i] = _fixed(pipeline, at, pipeline.room) is not None
+        ok[i] = share_fixed(pipeline, at, pipeline.room) is not None
     return ok
 
 
-def _fixed(pipeline: Pipeline, at: Point, room: int) -> Shared | None:
+def share_fixed(pipeline: Pipeline, at: Point, room: int) -> Shared | None:
     """Hand out layers that are fixed, every stage recomputing as little as its room allows."""
     share, layers = pipeline.share(at, room), pipeline.fixed_layers(at)
     if len(layers) != share.stages or min(layers) < 0:
@@ -246,7 +246,7 @@ class Settler:
         if not at["free"]:
             return self._chunks(at, room, most)
         if pipeline.even or pipeline.given:
-            found = _fixed(pipeline, at, room)
+            found = share_fixed(pipeline, at, room)
             return found if found is not None and found.step <= most else None
         share = pipeline.share(at, room)
         if not self.headroom:
