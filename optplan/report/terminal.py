@@ -16,6 +16,7 @@ from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
+from optplan.report.layouts import plan_text, recomputed, short
 from optplan.result import Certificate, Evaluation, Explanation, Result
 from optplan.verify import Verification
 
@@ -52,7 +53,7 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
     if result.plan is None or result.estimate is None:
         console.print(_nothing(result))
     else:
-        console.print(_layout(result.problem, result.plan))
+        console.print(plan_text(result.problem, result.plan))
         console.print(_figures(result.problem, result.estimate))
         console.print(_proof(result))
         console.print(_warnings(result.warnings))
@@ -66,7 +67,7 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
 def show_evaluation(console: Console, evaluation: Evaluation) -> None:
     """Print the answer to ``evaluate``."""
     console.print(_heading(evaluation.problem))
-    console.print(_layout(evaluation.problem, evaluation.plan))
+    console.print(plan_text(evaluation.problem, evaluation.plan))
     if evaluation.chosen:
         console.print(Text(f"  left open and chosen: {', '.join(evaluation.chosen)}", "dim"))
     console.print(_figures(evaluation.problem, evaluation.estimate))
@@ -110,63 +111,6 @@ def _heading(problem: Problem) -> Text:
         f"{problem.framework.name if problem.framework else 'any framework'})"
     )
     return text
-
-
-def _layout(problem: Problem, plan: Plan) -> Text:
-    """Name the layout as a Megatron user would type it; what has no meaning here is left out."""
-    text = Text("\n  ")
-
-    def say(name: str, value: object) -> None:
-        text.append(f"{name} ", "dim").append(f"{value}  ", "bold green")
-
-    for name in ("tp", "pp", "dp"):
-        say(name, getattr(plan, name))
-    if plan.cp > 1:
-        say("cp", f"{plan.cp} ({plan.context})")
-    if problem.workload.architecture.experts:
-        say("ep", plan.ep)
-        say("etp", plan.etp)
-    if plan.vpp > 1:
-        say("vpp", plan.vpp)
-    text.append("micro-batch ", "dim").append(f"{plan.micro_batch}", "bold green")
-    text.append(f" x {plan.micro_batches} x dp {plan.dp} = global batch ", "dim")
-    text.append(f"{plan.global_batch}\n  ", "bold green")
-    say("recompute", _recomputed(plan))
-    say("sequence parallel", "on" if plan.sequence_parallel else "off")
-    say("zero", f"{plan.zero}{' inside nodes' if plan.hsdp else ''}")
-    say("schedule", plan.schedule)
-    if plan.offload:
-        say("optimizer", "on the host")
-    if plan.order != "data_inside":
-        say("order", plan.order)
-    idle = problem.devices - plan.devices
-    if idle > 0:
-        say("idle devices", idle)
-    if plan.pp > 1:
-        text.append("\n  ")
-        say("layers per stage", per_stage(plan.layers_per_stage))
-        if 0 < sum(plan.recomputed_layers_per_stage) < sum(plan.layers_per_stage):
-            text.append("\n  ")
-            say("of them recomputed", per_stage(plan.recomputed_layers_per_stage))
-    return text
-
-
-def _recomputed(plan: Plan) -> str:
-    """Say how many layers are recomputed where that is not all or none."""
-    some, every = sum(plan.recomputed_layers_per_stage), sum(plan.layers_per_stage)
-    whole = some == every or plan.recompute != "full"
-    return plan.recompute if whole else f"{some} of {every} layers"
-
-
-def per_stage(numbers: tuple[int, ...]) -> str:
-    """Render one number a stage, runs of the same one together: ``7 8*14 7``."""
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and runs[-1][0] == number:
-            runs[-1][1] += 1
-        else:
-            runs.append([number, 1])
-    return " ".join(f"{n}*{times}" if times > 1 else f"{n}" for n, times in runs)
 
 
 def _figures(problem: Problem, estimate: Estimate) -> Padding:
@@ -288,7 +232,7 @@ def _alternatives(result: Result) -> RenderableType:
         table.add_row(
             *(str(getattr(plan, n)) for n in (*degrees, "micro_batch", "micro_batches")),
             plan.schedule,
-            _recomputed(plan),
+            recomputed(plan),
             "on" if plan.sequence_parallel else "off",
             f"{plan.zero}{' node' if plan.hsdp else ''}",
             seconds_text(other.step_seconds),
@@ -375,25 +319,12 @@ def _explanation(explanation: Explanation) -> RenderableType:
                 Text(way.change),
                 seconds_text(way.step_seconds),
                 f"{way.tokens_per_second_per_device:,.0f}",
-                _short(way.plan),
+                short(way.plan),
             )
         parts.append(out)
     else:
         parts.append(Text("\n  dropping a limit or enlarging the cluster does not help", "dim"))
     return Group(*parts)
-
-
-def _short(plan: Plan) -> str:
-    """Name a layout in a few words."""
-    more = "".join(
-        f"{name} {getattr(plan, name)} "
-        for name in ("cp", "ep", "etp", "vpp")
-        if getattr(plan, name) > 1
-    )
-    return (
-        f"tp {plan.tp} pp {plan.pp} dp {plan.dp} {more}micro-batch {plan.micro_batch} "
-        f"recompute {_recomputed(plan)} zero {plan.zero}"
-    )
 
 
 def _distance(evaluation: Evaluation) -> Text:
@@ -402,7 +333,7 @@ def _distance(evaluation: Evaluation) -> Text:
     assert evaluation.behind is not None
     best = evaluation.optimum
     text = Text("  against the best layout of this spec ", "dim")
-    text.append(f"({_short(best.plan)}, {seconds_text(best.step_seconds)}): ", "dim")
+    text.append(f"({short(best.plan)}, {seconds_text(best.step_seconds)}): ", "dim")
     text.append(
         "it is the best" if abs(evaluation.behind) < 1e-9 else f"{evaluation.behind:+.2%}", "bold"
     )
