@@ -17,7 +17,7 @@ from optplan.models.stages import Share
 from optplan.solvers.base import rank, ratio
 from optplan.solvers.grid import Mask
 from optplan.solvers.late import Late
-from optplan.solvers.stages import Shared, least_room, share_out
+from optplan.solvers.stages import Shared, first_enough, least_room, share_out
 from optplan.solvers.stages_many import NEVER, Shares, fit_many, memory_bound
 
 Reals = NDArray[np.float64]
@@ -79,21 +79,20 @@ def share_fixed(pipeline: Pipeline, at: Point, room: int) -> Shared | None:
         return None
     again = []
     for stage, held in enumerate(layers):
-        few = held if share.mode == 2 else 0
-        if share.mode == 1 and share.held(stage, held, 0) > share.room:
-            low, high = 1, held
-            while low < high:
-                middle = (low + high) // 2
-                if share.held(stage, held, middle) <= share.room:
-                    high = middle
-                else:
-                    low = middle + 1
-            few = low
-        if few > held or share.held(stage, held, few) > share.room:
+        few = _recomputed(share, stage, held)
+        if few is None:
             return None
         again.append(few)
     shared = tuple(again)
     return Shared(share.step(layers, shared), share.peak(layers, shared), layers, shared)
+
+
+def _recomputed(share: Share, stage: int, held: int) -> int | None:
+    """Count the fewest layers that a stage has to recompute; None where no number will do."""
+    few = held if share.mode == 2 else 0
+    if share.mode == 1 and share.held(stage, held, 0) > share.room:
+        few = first_enough(1, held, lambda some: share.held(stage, held, some) <= share.room)
+    return few if few <= held and share.held(stage, held, few) <= share.room else None
 
 
 @dataclass
@@ -257,13 +256,13 @@ class Settler:
         smallest = least_room(share)
         if smallest is None or smallest.step <= most:
             return smallest
+
         # Less memory means more time: find the smallest room that leaves enough of it.
-        low, high = smallest.peak, share.room
-        while low < high:
-            middle = (low + high) // 2
-            quick = share_out(pipeline.share(at, middle + at["fetched"]), most + 1)
-            low, high = (low, middle) if quick is not None else (middle + 1, high)
-        return share_out(pipeline.share(at, low + at["fetched"]), most + 1)
+        def within(some: int) -> Shared | None:
+            return share_out(pipeline.share(at, some + at["fetched"]), most + 1)
+
+        enough = first_enough(smallest.peak, share.room, lambda some: within(some) is not None)
+        return within(enough)
 
     def _chunks(self, at: Point, room: int, most: int) -> Shared | None:
         """Recompute as little per chunk as a room allows, or as leaves the most room."""

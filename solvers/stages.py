@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from optplan.models.stages import Share
@@ -56,14 +57,27 @@ def share_out(share: Share, below: int | None = None) -> Shared | None:
     step = found[0]
     tables.narrow(step)
     peaks = Within(tables, share.room).peaks(step)
-    low, high = 0, len(peaks) - 1  # the way just found has one of these peaks, so the last will do
+
+    def enough(place: int) -> bool:
+        return Within(tables, peaks[place]).fastest(step + 1, enough=step) is not None
+
+    # The way just found has one of these peaks, so the last will do.
+    return _shared(Within(tables, peaks[first_enough(0, len(peaks) - 1, enough)]))
+
+
+def first_enough(low: int, high: int, enough: Callable[[int], bool]) -> int:
+    """
+    Find the least number from ``low`` on that is enough, where more is never less.
+
+    Parameters
+    ----------
+    high
+        Taken to be enough, and not asked.
+    """
     while low < high:
         middle = (low + high) // 2
-        if Within(tables, peaks[middle]).fastest(step + 1, enough=step) is None:
-            low = middle + 1
-        else:
-            high = middle
-    return _shared(Within(tables, peaks[high]))
+        low, high = (low, middle) if enough(middle) else (middle + 1, high)
+    return low
 
 
 def least_step(share: Share, below: int | None = None) -> int | None:
@@ -101,14 +115,9 @@ def least_room(share: Share) -> Shared | None:
     if not fits(share):
         return None
     # No stage needs less than without a layer.
-    low, high = max(share.held(i, 0, 0) for i in range(share.stages)) - 1, share.room
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(replace(share, room=middle)):
-            high = middle
-        else:
-            low = middle
-    return _shared(Within(Tables(share), high))
+    low = max(share.held(i, 0, 0) for i in range(share.stages))
+    room = first_enough(low, share.room, lambda some: fits(replace(share, room=some)))
+    return _shared(Within(Tables(share), room))
 
 
 def fits(share: Share) -> bool:

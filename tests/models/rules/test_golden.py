@@ -8,7 +8,7 @@ from optplan.models.formulate import formulate
 from optplan.models.rules.registry import rules
 from tests.golden import Golden
 from tests.models import samples
-from tests.models.rules.triples import launched
+from tests.models.rules.triples import STRICT, launched
 
 TINY = {
     "cluster.nodes": 2,
@@ -39,14 +39,7 @@ PROBLEMS = (
         TINY,
         NARROW,
         samples.EXPERTS,
-        launched(
-            expert_tensor=False,
-            expert_tensor_degrees="one",
-            experts_with_context=False,
-            interleaved_two_stages="no",
-            unsharded_alone=True,
-            zero_with_pipeline=1,
-        ),
+        launched(**STRICT),
         {"cluster.host": {"memory": "1 GB", "link": "1 GB/s", "bandwidth": "1 GB/s"}},
         {"search.ep": [1, 2], "search.etp": [1, 3], "search.tp": [1, 3]},
     ),

@@ -23,7 +23,7 @@ from optplan.models.spec.space import ORDERS, RECOMPUTES
 from optplan.solvers import exhaustive
 from tests.golden import FOLDER
 from tests.models import samples
-from tests.models.rules.triples import EIGHT, IMPLIED, TRIPLES, WOVEN, asked, launched
+from tests.models.rules.triples import EIGHT, IMPLIED, STRICT, TRIPLES, WOVEN, asked, launched
 
 NAMES = [rule.name for rule in rules()]
 
@@ -234,14 +234,7 @@ def test_both_faces_name_the_same_rules_for_every_point(seed: int, world: str) -
 def test_every_rule_is_broken_by_some_random_plan() -> None:
     """The agreement above is asked about every rule of the registry, and of frameworks."""
     seen: set[str] = set()
-    strict = launched(
-        expert_tensor=False,
-        expert_tensor_degrees="one",
-        experts_with_context=False,
-        interleaved_two_stages="no",
-        unsharded_alone=True,
-        zero_with_pipeline=1,
-    )
+    strict = launched(**STRICT)
     sparse = {**samples.EXPERTS, **strict, "prices": "canonical", "overlap": None}
     for seed in range(90):
         changes = sparse if seed % 3 == 0 else {}

@@ -93,6 +93,17 @@ LAUNCHER: Mapping[str, Any] = {
 """A framework that can do everything."""
 
 
+STRICT: dict[str, Any] = {
+    "expert_tensor": False,
+    "expert_tensor_degrees": "one",
+    "experts_with_context": False,
+    "interleaved_two_stages": "no",
+    "unsharded_alone": True,
+    "zero_with_pipeline": 1,
+}
+"""A launcher's limits, each of which some rule is about."""
+
+
 def launched(**changes: Any) -> dict[str, Any]:
     """Change a problem's framework."""
     return {"framework": {**LAUNCHER, **changes}}
