@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from optplan.models.builder import LARGEST_TABLE, Builder, too_large
 from optplan.models.cost.block import Ranks
-from optplan.models.cost.calibration import SHARES
 from optplan.models.cost.layout import Owned, Place, excess, kept, owned, pieces
 from optplan.models.cost.memory import Slice
 from optplan.models.cost.schedule import IDLE_IF_SHORT, enough
@@ -103,7 +102,8 @@ def _busy(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str
     tp, cp, context, ep, etp, b, again = columns
     at = Ranks(tp, cp, ep, etp, context, b.astype(np.float64), again == SELECTIVE)
     price = pieces(problem, at)
-    return keys, {
+    ahead = problem.calibration.overlap_fsdp * _reals(price.layer.total, tp)
+    return keys, ({"layer_ahead": ahead} if _fetches(say) else {}) | {
         "layer_busy": _reals(price.layer.total, tp),
         "forward": _reals(price.layer.forward, tp),
         "weight": _reals(price.layer.weight, tp),
@@ -164,6 +164,9 @@ def _price_states(
     if _fetches(say):
         for end in ("layer", "front", "back"):
             gives[f"fetch_{end}"] = ticks(_reals(getattr(held, f"fetch_{end}"), like))
+        # A share of the lesser of two is the lesser of their shares, which tables know already.
+        share = problem.calibration.overlap_fsdp
+        gives["fetch_behind"] = ticks(share * _reals(held.fetch_layer, like))
     # Rows are missing only where experts do not divide a stage's devices: that rule's word.
     experts = problem.workload.architecture.experts
     say.price("experts.world" if experts else "price.states", keys, gives)
@@ -175,14 +178,17 @@ def _fetches(say: Builder) -> bool:
 
 
 def _hops(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str, Reals]]:
-    """Seconds of one transfer between stages and back, inside and between nodes."""
+    """Seconds of one transfer between stages and back, whole and as far as it is not hidden."""
     names = ("tp", "cp", "micro_batch", "sequence_parallel")
     columns = grid(say, names)
     tp, cp, b, sp = columns
     near, far = hop_seconds(problem, b.astype(np.float64), tp, cp, sp)
+    share = p2p_exposed(problem)
     return dict(zip(names, columns, strict=True)), {
         "hop_near": _reals(near, tp),
         "hop_far": _reals(far, tp),
+        "sent_near": share * _reals(near, tp),
+        "sent_far": share * _reals(far, tp),
     }
 
 
@@ -201,19 +207,11 @@ def _price_hops(
     say.sum("price.hop", "hop_fill", ((1, "fill_near"), (1, "fill_far")))
     say.truth("price.hop", "crosses", ((1, "crossing"),), low=1)
     say.truth("price.hop", "several", ((1, "pp"),), low=2)
-    say.sum("price.hop", "hop_more", ((1, "hop_far"), (-1, "hop_near")))
+    say.sum("price.hop", "hop_more", ((1, "sent_far"), (-1, "sent_near")))
     say.multiply("price.hop", "more", "crosses", "hop_more")
-    say.sum("price.hop", "hop", ((1, "hop_near"), (1, "more")))
+    say.sum("price.hop", "hop", ((1, "sent_near"), (1, "more")))
     say.multiply("price.hop", "hop_once", "several", "hop")
-    share = p2p_exposed(problem)
-    if share == 1.0:
-        say.multiply("price.hop", "hop_steady", "vpp", "hop_once")
-        return
-    # A share of whole ticks, rounded down once per micro-batch.
-    say.sum("price.hop", "hop_part", ((int(share * SHARES), "hop_once"),))
-    say.multiply("price.hop", "hop_sent", "vpp", "hop_part")
-    say.sum("price.hop", "parts", (), SHARES)
-    say.divide("price.hop", "hop_steady", "hop_rest", "hop_sent", "parts")
+    say.multiply("price.hop", "hop_steady", "vpp", "hop_once")
 
 
 def _activations(say: Builder, problem: Problem) -> None:
@@ -275,11 +273,7 @@ def blurred(problem: Problem, micro_batches: int) -> int:
 def _ends(say: Builder, problem: Problem) -> None:
     """Add to blocks and ends what their weights exchange, and what ends take beyond a chunk."""
     if _fetches(say):
-        share = int(problem.calibration.overlap_fsdp * SHARES)
-        say.smallest("price.fetch", "behind", ("fetch_layer", "layer_busy"))
-        say.sum("price.fetch", "behind_part", ((share, "behind"),))
-        say.sum("price.fetch", "fetch_parts", (), SHARES)
-        say.divide("price.fetch", "fetch_hidden", "fetch_rest", "behind_part", "fetch_parts")
+        say.smallest("price.fetch", "fetch_hidden", ("fetch_behind", "layer_ahead"))
         parts: Terms = ((1, "layer_busy"), (1, "fetch_layer"), (-1, "fetch_hidden"))
         say.sum("price.fetch", "layer", parts)
         for end in ("front", "back"):

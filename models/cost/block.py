@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from optplan.models.cost.arrays import Float, Int, largest, where
-from optplan.models.cost.calibration import in_parts
 from optplan.models.cost.compute import (
     ELEMENT_BYTES,
     Operator,
@@ -313,4 +312,4 @@ def _overlap(problem: Problem, feature: str, share: float) -> float:
 
 def fetch_hidden(problem: Problem, fetch: Float, busy: Float) -> Float:
     """Seconds of fetching a layer's weights and spreading its gradients that arithmetic hides."""
-    return in_parts(problem.calibration.overlap_fsdp) * -largest(-fetch, -busy)
+    return problem.calibration.overlap_fsdp * -largest(-fetch, -busy)

@@ -11,14 +11,6 @@ from optplan.models.units import Bytes
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
-SHARES = 2**16
-"""Shares of whole ticks are taken in so many parts, by a program and by the judge alike."""
-
-
-def in_parts(share: float) -> float:
-    """Round a share down to whole parts."""
-    return int(share * SHARES) / SHARES
-
 
 class Seen(Record):
     """Smallest and largest values among the runs behind a calibration."""

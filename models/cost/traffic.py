@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from optplan.models.cost.arrays import Float, Int, largest, where, where_int
-from optplan.models.cost.calibration import in_parts
 from optplan.models.cost.compute import ELEMENT_BYTES
 from optplan.models.spec.problem import Problem
 
@@ -190,7 +189,7 @@ def p2p_exposed(problem: Problem) -> float:
     """Share of a transfer between stages that nothing hides."""
     if problem.overlap is not None and "p2p-overlap" not in problem.overlap:
         return 1.0
-    return in_parts(problem.calibration.p2p_exposed)
+    return problem.calibration.p2p_exposed
 
 
 def crossings(problem: Problem, tp: Int, pp: Int, dp: Int, cp: Int, order: Int) -> Int:

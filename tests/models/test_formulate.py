@@ -20,8 +20,10 @@ from optplan.models.formulate import Formulation, even_layers, formulate
 from optplan.models.program import LARGEST
 from optplan.models.tabulate import ROOM
 from optplan.models.ticks import LONGEST_TICKS
+from optplan.planner import problem_of, run
 from optplan.solvers import exhaustive
 from tests.models import samples
+from tests.random_problems import random_spec
 
 PAPER: Mapping[str, Any] = {
     **samples.PLAIN,
@@ -254,6 +256,16 @@ def test_extreme_problems_stay_within_64_bits_and_are_priced_finely_once_a_plan_
             assert seconds - late - blur <= price <= seconds + blur, point
         if plan.micro_batches <= 1000:
             assert finer.rounding_seconds(plan) <= 1e-4 * seconds
+
+
+@pytest.mark.parametrize("seed", [92020, 3, 11, 12, 19])
+def test_no_column_outgrows_what_an_engine_can_hold(seed: int) -> None:
+    """Seed 92020 fetches weights behind layers, on ticks a thousandth of the usual."""
+    problem = problem_of(random_spec(seed))
+    fine, _ = run(problem)
+    for form in (fine, formulate(problem)):
+        wide = {name: ends for name, ends in form.program.bounds.items() if max(ends) > LARGEST}
+        assert wide == {}
 
 
 def test_an_empty_search_is_a_program_without_points() -> None:
