@@ -14,6 +14,11 @@ ENGINES = {
         "ortools",
         "OR-Tools CP-SAT, proves on the reduced program",
     ),
+    "milp": (
+        "optplan.solvers.milp",
+        "pyomo",
+        "Pyomo, HiGHS unless another solver is named: milp:scip",
+    ),
     "exhaustive": ("optplan.solvers.exhaustive", "numpy", "prices every point in broadcast NumPy"),
     "paper": (
         "optplan.solvers.paper",

@@ -159,11 +159,11 @@ class Rounds:
             slope = self._slope(held)
             terms: Terms = ((slope.denominator, of), (-slope.numerator, per))
             found, least = self.minimise(terms, held)
-            if found is not None and ratio(self.program, found) < here:
-                held = found
+            better = found is not None and ratio(self.program, found) < here
+            held = found if better and found is not None else held
             # of / per >= slope + least / (denominator * per), whatever per is
             rest = Fraction(least or 0, slope.denominator * (high if (least or 0) > 0 else low))
-            if self.stopped or found is None or found is not held:
+            if self.stopped or not better:
                 return held, min(ratio(self.program, held), slope + rest)
 
     def _slope(self, held: Held) -> Fraction:
