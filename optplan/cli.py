@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -36,7 +36,7 @@ Limits = Annotated[
     Parameter(name="--limit", negative="", help="Add a condition: 'pp * tp <= 32'."),
 ]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
-Engine = Literal["cp-sat", "exhaustive", "paper"]
+Engine = str
 
 EXIT_INPUT, EXIT_UNPROVEN, EXIT_OWN = 2, 3, 4
 
@@ -70,8 +70,8 @@ def solve(
     breakdown
         Show every stage, however many there are.
     engine
-        cp-sat proves on the reduced program; exhaustive prices every point; paper is the paper's
-        Algorithm 1.
+        cp-sat and milp (HiGHS; milp:scip, milp:cbc and others by name) prove on the reduced
+        program; exhaustive prices every point; paper is the paper's Algorithm 1.
     time_limit
         Stop after this time with the best plan so far and its gap: 60s, 5min.
     seed

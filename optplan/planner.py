@@ -15,7 +15,6 @@ from optplan.models.cost.estimate import Estimate, estimate
 from optplan.models.errors import InputError, OwnFault
 from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate
-from optplan.models.program import Program
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -24,7 +23,9 @@ from optplan.models.tabulate import ROOM
 from optplan.result import Alternative, Explanation, Result, Status, Verdict
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
-from optplan.solvers.catalogue import require
+from optplan.solvers.catalogue import proving, require
+from optplan.solvers.proved import proved
+from optplan.solvers.search import Search
 
 EQUAL = 1e-12
 """Relative difference between two floats that are the same sum in another order."""
@@ -34,9 +35,6 @@ FINE = 1e-8
 
 SHAPE = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "micro_batch", "schedule")
 """What next-best plans differ in; of those that share all of it only the best is shown."""
-
-HARD_SECONDS = 30.0
-"""Time for a proof under limits that ask for slowness, or join time and memory, unless given."""
 
 Spec = str | Path | Mapping[str, Any] | Problem
 
@@ -211,70 +209,15 @@ def _rest(config: SolverConfig, start: float) -> SolverConfig:
 
 
 def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> Outcome:
-    """Bound, reduce, prove; engines other than cp-sat take the whole program."""
-    if engine != "cp-sat":
+    """Bound, reduce, prove; engines that price points themselves take the whole program."""
+    how = proving(engine)
+    if how is None:
         return engine_named(engine)(form.program, config)
     if not reduce:
-        return _whole(form, config)
-    return proved(form.program, config, lambda best: checked(form, best))
-
-
-def proved(
-    program: Program,
-    config: SolverConfig | None = None,
-    check: Callable[[Mapping[str, int]], object] = lambda best: None,
-) -> Outcome:
-    """
-    Bound, reduce, prove: the best points of a program, and CP-SAT's word that none left is better.
-
-    Parameters
-    ----------
-    program
-        A program that hands out layers.
-    config
-        Limits, workers and seed.
-    check
-        Asked of the best point before anything is proved with it.
-    """
-    from optplan.solvers.search import Search
-
-    config, start = config or SolverConfig(), time.monotonic()
-    found = Search(program, config).run()
-    known = found.outcome
-    if known.termination is not Termination.EXHAUSTED:
-        return known
-    if known.holding is Holding.NOTHING and not (found.hard and len(found.left)):
-        return known
-    if known.best:
-        check(known.best[0])
-    from optplan.solvers.cpsat_pipeline import prove_left
-
-    best = program.evaluate(known.best[0]) if known.best else None
-    if found.hard and config.seconds is None:
-        # Each point may take a proof of its own; a person is told so rather than kept waiting.
-        config = replace(config, seconds=time.monotonic() - start + HARD_SECONDS)
-    proof = prove_left(program, found.left, best, _rest(config, start))
-    better = proof.goal is not None and known.goal is not None and proof.goal < known.goal
-    if better and not found.hard:
-        raise OwnFault(f"{proof.engine} finds a plan that the per-stage method has missed")
-    return replace(
-        proof,
-        best=proof.best[:1] + known.best[1:],
-        census=known.census,
-        removed_by_bound=known.removed_by_bound,
-        priced=known.priced,
-        seconds=known.seconds + proof.seconds,
-    )
-
-
-def _whole(form: Formulation, config: SolverConfig) -> Outcome:
-    """Hand CP-SAT the whole program, every point that no table refuses."""
-    from optplan.solvers.cpsat_pipeline import solve_whole
-    from optplan.solvers.search import Search
-
-    start = time.monotonic()
-    everything = Search(form.program, config, bounded=False).everything()
-    return solve_whole(form.program, everything, _rest(config, start))
+        start = time.monotonic()
+        everything = Search(form.program, config, bounded=False).everything()
+        return how.solve_whole(form.program, everything, _rest(config, start))
+    return proved(form.program, config, how.prove_left, lambda best: checked(form, best))
 
 
 def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Estimate, Verdict]:
@@ -348,8 +291,6 @@ def alternatives(
     if form.near is not None:
         # Ticks fine enough for the best plan cut slow ones off; these are fine enough for all.
         form = formulate(form.problem, form.more)
-    from optplan.solvers.search import Search
-
     same = form.program.fixed({"global_batch": (plan.global_batch,)})
     config = SolverConfig(seconds=60.0, top=top + 1, distinct=SHAPE)
     found = Search(same, config).run()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from optplan.models.errors import Fault, InputError
-from optplan.solvers.base import Solver
+from optplan.models.program import Program
+from optplan.solvers.base import Outcome, Solver, SolverConfig
+
+if TYPE_CHECKING:
+    from optplan.solvers.proved import ProveLeft
+    from optplan.solvers.search import Left
 
 ENGINES = {
     "cp-sat": (
@@ -29,6 +38,30 @@ ENGINES = {
 """Engine name: module, package it needs, one line for people. The first is the default."""
 
 
+PROVERS = {
+    "cp-sat": "optplan.solvers.cpsat_pipeline",
+    "milp": "optplan.solvers.milp_pipeline",
+}
+"""Where each engine proves what a search has left; the others price points themselves."""
+
+
+@dataclass(frozen=True)
+class Proving:
+    """
+    How an engine proves.
+
+    Parameters
+    ----------
+    prove_left
+        Proves that no point left beats an incumbent.
+    solve_whole
+        Solves a program as one model, for comparison.
+    """
+
+    prove_left: ProveLeft
+    solve_whole: Callable[[Program, Left, SolverConfig], Outcome]
+
+
 def available(name: str) -> str | None:
     """Return None where an engine can run, else what to install; imports nothing."""
     package = ENGINES[name][1]
@@ -37,24 +70,42 @@ def available(name: str) -> str | None:
 
 def require(name: str) -> None:
     """
-    Refuse an engine that does not exist or cannot run here; imports nothing.
+    Refuse an engine that does not exist or cannot run here; imports no engine but a named solver's.
 
     Raises
     ------
     InputError
         With the known engines, or with what to install.
     """
-    if name not in ENGINES:
-        remedy = f"one of {', '.join(ENGINES)}"
+    kind, _, solver = name.partition(":")
+    if kind not in ENGINES or (":" in name and (kind != "milp" or not solver)):
+        remedy = f"one of {', '.join(ENGINES)}, or milp:NAME with a solver that Pyomo has"
         raise InputError([Fault("", "engine", f"there is no engine {name!r}", remedy)])
-    missing = available(name)
+    missing = available(kind)
     if missing:
         problem, _, remedy = missing.partition("; ")
         raise InputError([Fault("", "engine", problem, remedy)])
+    if solver:
+        import_module("optplan.solvers.milp_solver").require(solver)
 
 
 def engine(name: str) -> Solver:
     """Import an engine and return its ``solve``."""
     require(name)
-    solver: Solver = import_module(ENGINES[name][0]).solve
-    return solver
+    kind, _, solver = name.partition(":")
+    solve = import_module(ENGINES[kind][0]).solve
+    found: Solver = partial(solve, solver=solver) if solver else solve
+    return found
+
+
+def proving(name: str) -> Proving | None:
+    """Import how an engine proves what a search has left; None for one that does not."""
+    require(name)
+    kind, _, solver = name.partition(":")
+    if kind not in PROVERS:
+        return None
+    module = import_module(PROVERS[kind])
+    if solver:
+        prove_left = partial(module.prove_left, solver=solver)
+        return Proving(prove_left, partial(module.solve_whole, solver=solver))
+    return Proving(module.prove_left, module.solve_whole)

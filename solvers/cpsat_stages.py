@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import floor
 
 import numpy as np
@@ -13,6 +12,7 @@ from ortools.sat.python import cp_model
 from optplan.models.stages import Share
 from optplan.solvers.cpsat import EXACT_FLOAT
 from optplan.solvers.cpsat_solver import new_solver, solved
+from optplan.solvers.prover import Proof, least_step
 from optplan.solvers.stages import Shared
 
 NEVER = 2**62
@@ -23,33 +23,6 @@ FIRST = 0.02
 
 SCALE = 64
 """By what a row is multiplied whose factors are then rounded to whole numbers."""
-
-
-@dataclass(frozen=True)
-class Proof:
-    """
-    What a search found and proved.
-
-    Parameters
-    ----------
-    best
-        Place of a share among those given and a way to share it out; None if none was found.
-    bound
-        No way takes fewer ticks; where all is done, the ticks of ``best``, without one what
-        was asked to be undercut, and ``NEVER`` where nothing was.
-    done
-        Whether the search went through.
-    interrupted
-        Whether Ctrl-C ended it.
-    nodes
-        Branches of the search.
-    """
-
-    best: tuple[int, Shared] | None
-    bound: int
-    done: bool
-    interrupted: bool
-    nodes: int
 
 
 def prove(
@@ -86,7 +59,7 @@ def prove(
     best: tuple[int, Shared] | None = None
     open_, nodes, done, interrupted = NEVER, 0, True, False
     # Those that could be fastest first: what they come to leaves nothing to do for most others.
-    places = sorted(range(len(shares)), key=lambda place: _floor(shares[place]))
+    places = sorted(range(len(shares)), key=lambda place: least_step(shares[place]))
     start = 0
     while start < len(places) and done:
         part = places[start : start + (1 if below is None else together)]
@@ -103,7 +76,7 @@ def prove(
                 break  # else floats may have hidden something better from it
         if not done:
             rest = places[start : start + 1]
-            open_ = min([search.bound, *(_floor(shares[place]) for place in rest)])
+            open_ = min([search.bound, *(least_step(shares[place]) for place in rest)])
     bound = open_ if below is None else min(open_, below)
     return Proof(best, bound, done, interrupted, nodes)
 
@@ -169,15 +142,6 @@ def _held(share: Share, stage: int) -> Row:
 def _most(share: Share, row: Row) -> int:
     """Most that a row comes to."""
     return row[0] + (row[1] + max(row[2], 0)) * share.layers + row[3]
-
-
-def _floor(share: Share) -> int:
-    """Ticks below which no step falls: what is largest is never below the mean of the stages."""
-    again = share.layers * (share.mode == 2)
-    busy = share.layer * share.layers + share.again * again + share.front + share.back
-    once = share.once_layer * share.layers + share.once_front + share.once_back
-    mean, mean_once = -(-busy // share.stages), -(-once // share.stages)
-    return share.turns * mean + busy + mean_once + share.fixed
 
 
 class _Columns:
@@ -287,7 +251,7 @@ class _Search:
     def __init__(self, shares: Sequence[Share], below: int | None, workers: int, seed: int) -> None:
         self.shares, self.workers, self.seed = shares, workers, seed
         self.best: tuple[int, Shared] | None = None
-        self.bound = low = min(map(_floor, shares))
+        self.bound = low = min(map(least_step, shares))
         self.nodes = 0
         # CP-SAT compares objectives as floats, which are exact only near zero.
         self.base = low if below is None else max(low, below - EXACT_FLOAT // 2)
@@ -304,7 +268,7 @@ class _Search:
         for share, selector in zip(shares, self.selectors, strict=True):
             whole = columns.step(share, busy, once) - self.base
             columns.demand(whole <= step, selector)
-            columns.demand(step >= _floor(share) - self.base, selector)
+            columns.demand(step >= least_step(share) - self.base, selector)
             # What every stage has together, no more than the bottleneck has as often.
             ends = share.layer * share.layers + share.front + share.back
             taken = share.again * columns.total + ends

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyomo.environ as pyo
@@ -77,16 +78,30 @@ class Sheet:
         self.raw = pyo.ConcreteModel(name=name)
         self.vars: list[pyo.Var] = []
         self.ends: list[tuple[int, int]] = []
-        self._blocks: dict[str, pyo.Block] = {}
+        self._within: pyo.Block = self.raw
+        self._blocks: dict[tuple[int, str], pyo.Block] = {}
+
+    @contextmanager
+    def inside(self, name: str, number: int) -> Iterator[None]:
+        """Write into one of many blocks of a name for a while."""
+        if self.raw.component(name) is None:
+            self.raw.add_component(name, pyo.Block(pyo.NonNegativeIntegers))
+        self._within = self.raw.component(name)[number]
+        try:
+            yield
+        finally:
+            self._within = self.raw
 
     def block(self, name: str) -> pyo.Block:
         """Return the block of a name, made where there is none."""
-        if name not in self._blocks:
+        key = (id(self._within), name)
+        if key not in self._blocks:
             block = pyo.Block(concrete=True)
-            self.raw.add_component(name, block)
-            block.var, block.row = pyo.VarList(), pyo.ConstraintList()
-            self._blocks[name] = block
-        return self._blocks[name]
+            self._within.add_component(name, block)
+            block.var = pyo.VarList(starting_index=0)
+            block.row = pyo.ConstraintList(starting_index=0)
+            self._blocks[key] = block
+        return self._blocks[key]
 
     # -- variables -------------------------------------------------------------------------------
 
@@ -134,7 +149,10 @@ class Sheet:
 
     def value(self, form: Form) -> float:
         """Value that the variables as they stand give to a form."""
-        return form.constant + sum(k * self.vars[number].value for number, k in form.terms.items())
+        total: float = form.constant
+        for number, k in form.terms.items():
+            total += k * self.vars[number].value
+        return total
 
     def demand(
         self, name: str, form: Form, low: int | None = None, high: int | None = None

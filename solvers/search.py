@@ -120,13 +120,21 @@ class Search:
         self.best: list[Point] = []
         self.waiting: list[Left] = []
         self.kept: list[Left] = []
+        self.spare = 1.0
+        """How many times the best goal may be exceeded by points that are kept for a prover."""
         self.single = False
         """Whether any point will do, the first one found."""
         self.open: dict[int, NDArray[np.float64]] = {}
 
     @property
     def ceiling(self) -> float:
-        """Goal above which nothing is of interest."""
+        """Goal above which nothing is of interest, to whoever searches or proves."""
+        best = self._worst
+        return best * self.spare if best > 0 else best
+
+    @property
+    def _worst(self) -> float:
+        """Goal above which nothing can be among the best."""
         if self.single and self.best:
             return -1.0
         if len(self.best) < self.config.top:
@@ -303,9 +311,9 @@ class Search:
         """Hand out the layers of points, lowest bound first, until the bounds pass the best."""
         ties = [part.columns[t] for t in reversed(self.program.ties) if t in part.columns]
         for i in np.lexsort([*ties, part.bound]).tolist():
-            if part.bound[i] > self.ceiling:
+            if part.bound[i] > self._worst:
                 return
-            below = self.settler.goal(self.best[-1]) if self.ceiling < np.inf else None
+            below = self.settler.goal(self.best[-1]) if self._worst < np.inf else None
             full = self.settler.settle(part.at(i), below)
             if full is None:
                 continue

@@ -25,6 +25,7 @@ from optplan.solvers.catalogue import engine
 from optplan.solvers.core import clash
 from optplan.solvers.cpsat_pipeline import solve_whole
 from optplan.solvers.late import Late
+from optplan.solvers.proved import proved
 from optplan.solvers.reduction import reduce_by_bound
 from optplan.solvers.search import Search
 from tests.brute import best_price
@@ -234,12 +235,12 @@ def clash_faults(program: Program) -> list[str]:
     faults = []
     if not set(rules) <= set(program.constraints):
         faults.append(f"the clash {rules} has members that are no rules")
-    if planner.proved(program.without(others)).best:
+    if proved(program.without(others)).best:
         faults.append(f"{rules} do not clash")
     for rule in rules:
         if rule in UNDROPPABLE:
             continue
-        if not planner.proved(program.without(others | {rule})).best:
+        if not proved(program.without(others | {rule})).best:
             faults.append(f"{rules} clash without {rule}")
     return faults
 

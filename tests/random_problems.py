@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from optplan.models.formulate import Formulation, formulate
-from optplan.planner import problem_of, proved
+from optplan.planner import problem_of
 from optplan.solvers import exhaustive
+from optplan.solvers.proved import proved
 
 MOST_POINTS = 200_000
 """No problem has more points; most have far fewer."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import optplan
 from optplan.models.formulate import formulate
 from optplan.models.program import Program
-from optplan.planner import proved
 from optplan.solvers import exhaustive, paper
 from optplan.solvers.base import Outcome, SolverConfig
+from optplan.solvers.proved import proved
 from optplan.solvers.search import Search
 
 RUNS = 3

@@ -6,11 +6,12 @@ import pytest
 
 from optplan.models.formulate import formulate
 from optplan.models.pipeline import Pipeline
-from optplan.planner import problem_of, proved
+from optplan.planner import problem_of
 from optplan.solvers.base import Holding, SolverConfig, Termination
 from optplan.solvers.boxes import strategies
 from optplan.solvers.cpsat_pipeline import solve_whole
 from optplan.solvers.late import Late
+from optplan.solvers.proved import proved
 from optplan.solvers.search import Search
 from tests.bench.same import answers
 from tests.brute import best_price

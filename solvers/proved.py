@@ -1,0 +1,154 @@
+"""Bound, reduce, prove: the road of every engine that proves what a search has left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from optplan.models.errors import OwnFault
+from optplan.models.program import Program
+from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination, holding
+from optplan.solvers.late import Late
+from optplan.solvers.prover import Constrain
+from optplan.solvers.search import Left, Search
+from optplan.solvers.settle import Point
+
+HARD_SECONDS = 30.0
+"""Time for a proof under limits that ask for slowness, or join time and memory, unless given."""
+
+FACTORS = (1.2, 1.5, 2.0, 5.0, float("inf"))
+"""How much worse than the best a plan may be that a user's own constraint leaves: tried in turn."""
+
+Check = Callable[[Mapping[str, int]], object]
+
+
+class ProveLeft(Protocol):
+    """What proves that no point left beats an incumbent."""
+
+    def __call__(
+        self,
+        program: Program,
+        left: Left,
+        incumbent: Point | None,
+        config: SolverConfig,
+        constrain: Constrain | None = None,
+    ) -> Outcome:
+        """Prove it, or find the one that does."""
+        ...
+
+
+def proved(
+    program: Program,
+    config: SolverConfig | None = None,
+    prove_left: ProveLeft | None = None,
+    check: Check = lambda best: None,
+) -> Outcome:
+    """
+    Find the best points of a program, and prove that none left is better.
+
+    Parameters
+    ----------
+    program
+        A program that hands out layers.
+    config
+        Limits, workers and seed.
+    prove_left
+        Of the engine that proves; CP-SAT's unless given.
+    check
+        Asked of the best point before anything is proved with it.
+    """
+    config, start = config or SolverConfig(), time.monotonic()
+    found = Search(program, config).run()
+    known = found.outcome
+    if known.termination is not Termination.EXHAUSTED:
+        return known
+    if known.holding is Holding.NOTHING and not (found.hard and len(found.left)):
+        return known
+    if known.best:
+        check(known.best[0])
+    best = program.evaluate(known.best[0]) if known.best else None
+    if found.hard and config.seconds is None:
+        # Each point may take a proof of its own; a person is told so rather than kept waiting.
+        config = replace(config, seconds=time.monotonic() - start + HARD_SECONDS)
+    proof = _or_cpsat(prove_left)(program, found.left, best, _rest(config, start))
+    better = proof.goal is not None and known.goal is not None and proof.goal < known.goal
+    if better and not found.hard:
+        raise OwnFault(f"{proof.engine} finds a plan that the per-stage method has missed")
+    return replace(
+        proof,
+        best=proof.best[:1] + known.best[1:],
+        census=known.census,
+        removed_by_bound=known.removed_by_bound,
+        priced=known.priced,
+        seconds=known.seconds + proof.seconds,
+    )
+
+
+def constrained(
+    program: Program,
+    config: SolverConfig,
+    constrain: Constrain,
+    prove_left: ProveLeft | None = None,
+) -> Outcome:
+    """
+    Find the best point under constraints that only an engine knows, and prove it.
+
+    No plan that was found without them may cut anything off. So points are looked at whose bound
+    lies within a factor of the best plan without them; if what is found lies within it too, no
+    other point can be better, else the factor grows.
+
+    Parameters
+    ----------
+    constrain
+        Adds the constraints to an engine's live model; called once for every model that is made.
+    """
+    start = time.monotonic()
+    free = Search(program, config).run().outcome
+    if free.termination is not Termination.EXHAUSTED:
+        return free
+    if not free.best and not Late(program).hard:
+        return free
+    best_free = float(free.goal) if free.goal is not None else 0.0
+    held: Outcome | None = None
+    done = -1.0
+    for factor in FACTORS if free.best else FACTORS[-1:]:
+        search = Search(program, _rest(config, start))
+        search.spare = factor
+        found = search.run()
+        if found.outcome.termination is not Termination.EXHAUSTED:
+            return replace(found.outcome, best=(), goal=None, holding=Holding.NOTHING)
+        left = found.left.take(found.left.bound > best_free * done)
+        best = program.evaluate(held.best[0]) if held and held.best else None
+        held = _or_cpsat(prove_left)(program, left, best, _rest(config, start), constrain)
+        held = replace(
+            held,
+            census=found.outcome.census,
+            removed_by_bound=found.outcome.removed_by_bound,
+            priced=found.outcome.priced,
+            seconds=time.monotonic() - start,
+        )
+        if held.termination is not Termination.PROVED:
+            return replace(held, holding=holding(bool(held.best), False), bound=free.goal)
+        if held.goal is not None and float(held.goal) <= best_free * factor:
+            break
+        done = factor
+    assert held is not None
+    return held
+
+
+def _or_cpsat(prove_left: ProveLeft | None) -> ProveLeft:
+    """Return a prover, CP-SAT's where none is given."""
+    if prove_left is not None:
+        return prove_left
+    from optplan.solvers import cpsat_pipeline
+
+    return cpsat_pipeline.prove_left
+
+
+def _rest(config: SolverConfig, start: float) -> SolverConfig:
+    """Take the time already spent off a limit; an engine always gets a moment to find something."""
+    if config.seconds is None:
+        return config
+    return replace(config, seconds=max(0.01, config.seconds - (time.monotonic() - start)))

@@ -1,0 +1,361 @@
+"""The proof that no point left holds a better plan, whatever engine proves it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+import numpy as np
+
+from optplan.models.columns import FULL, PARTIAL, READS, Columns
+from optplan.models.errors import OwnFault
+from optplan.models.program import Fits, Pipeline, Program, Row, Table, row_holds, value
+from optplan.models.stages import Share
+from optplan.solvers.base import Outcome, SolverConfig, Termination, holding
+from optplan.solvers.search import Left
+from optplan.solvers.settle import Point, Settler, share_fixed
+from optplan.solvers.stages import Shared
+
+EDGE = 1 + 1e-9
+"""Only what is bounded above the incumbent by this factor need not be looked at."""
+
+Constrain = Callable[[Any], object]
+"""A user's own function, which adds constraints to a live model."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """
+    What a search over pipelines found and proved.
+
+    Parameters
+    ----------
+    best
+        Place of a share among those given and a way to share it out; None if none was found.
+    bound
+        No way takes fewer ticks; where all is done, the ticks of ``best``, without one what
+        was asked to be undercut, and a number beyond all where nothing was.
+    done
+        Whether the search went through.
+    interrupted
+        Whether Ctrl-C ended it.
+    nodes
+        Branches of the search.
+    """
+
+    best: tuple[int, Shared] | None
+    bound: int
+    done: bool
+    interrupted: bool
+    nodes: int
+
+
+@dataclass(frozen=True)
+class Option:
+    """One pipeline that a selector stands for; what a fixed one holds is known already."""
+
+    place: int
+    share: Share
+    handed: Shared | None
+
+
+class Prover:
+    """
+    One proof: several models under one clock.
+
+    An engine says how pipelines are proved (`prove`), and how a model of everything is (`better`).
+
+    Parameters
+    ----------
+    program
+        A program that hands out layers.
+    left
+        Points that may hold a better plan.
+    incumbent
+        A plan's values with its layers; None for none.
+    config
+        Limits, workers and seed.
+    constrain
+        Adds a user's own constraints to every model; then each point has a model of its own.
+    whole
+        True for one model of all points, for comparison.
+    """
+
+    engine: str
+    trust: Fraction = Fraction(0)
+    """Share by which a bound that rests on floats is lowered before it is believed."""
+
+    def __init__(
+        self,
+        program: Program,
+        left: Left,
+        incumbent: Point | None,
+        config: SolverConfig,
+        constrain: Constrain | None = None,
+        whole: bool = False,
+    ) -> None:
+        self.program, self.left, self.config = program, left, config
+        self.settler = Settler(program)
+        self.incumbent = incumbent
+        self.constrain, self.whole = constrain, whole
+        self.start = time.monotonic()
+        self.nodes = 0
+        self.stopped: Termination | None = None
+        self.hard = self.settler.late.hard or whole or constrain is not None
+
+    # -- what an engine says ---------------------------------------------------------------------
+
+    def prove(self, shares: Sequence[Share], below: int | None) -> Proof:
+        """Find the fastest way to share out any of several pipelines, and prove it."""
+        raise NotImplementedError
+
+    def better(
+        self, points: Sequence[Point], options: Sequence[Option], batch: int
+    ) -> tuple[Option, Shared] | None:
+        """
+        Look for a plan better than the incumbent in a model of everything that is asked.
+
+        Sets ``stopped`` where it could not be looked at to the end.
+        """
+        raise NotImplementedError
+
+    # -- what all engines do ---------------------------------------------------------------------
+
+    @property
+    def goal(self) -> Fraction | None:
+        """Goal of the best plan so far."""
+        return self.settler.goal(self.incumbent) if self.incumbent else None
+
+    def run(self) -> Outcome:
+        """Go through the points left."""
+        points = [self.left.at(i) for i in range(len(self.left))]
+        low = self._one_by_one(points) if self.hard and not self.whole else self._batches(points)
+        goal = self.goal
+        known = [bound for bound in (goal, low) if bound is not None]
+        bound = min(known, default=None)
+        proved = self.stopped is None
+        if bound is not None:
+            bound -= abs(bound) * self.trust
+        best = (self.program.carried(self.incumbent),) if self.incumbent else ()
+        return Outcome(
+            termination=Termination.PROVED if proved else self.stopped or Termination.FAILED,
+            holding=holding(bool(best), proved),
+            best=best,
+            goal=goal,
+            bound=bound,
+            engine=self.engine,
+            seconds=time.monotonic() - self.start,
+            nodes=self.nodes,
+        )
+
+    def _batches(self, points: Sequence[Point]) -> Fraction | None:
+        """Prove the points of one batch together; a bound where that was not finished."""
+        per = self.program.goal.per
+        batches = self.left.columns[per] if per else np.ones(len(self.left), dtype=np.int64)
+        open_: list[Fraction] = []
+        for batch in np.unique(batches).tolist():
+            index = np.flatnonzero(batches == batch)
+            if self.stopped:
+                open_.append(Fraction(float(self.left.bound[index].min())))
+                continue
+            low = self._batch([points[i] for i in index.tolist()], int(batch))
+            if low is not None:
+                open_.append(low)
+        return min(open_, default=None)
+
+    def _batch(self, points: Sequence[Point], batch: int) -> Fraction | None:
+        """Prove the points of one batch; a bound where that was not finished."""
+        timed = any(c == "step_ticks" for row in self.settler.late.easy for _, c in row.terms)
+        if self.settler.headroom and not self.hard and not timed and self.incumbent:
+            return self._less_memory(points, batch)
+        if self.settler.headroom and not self.hard:
+            return self._one_by_one(points)
+        options = list(self._options(points, every=self.hard))
+        if not options:
+            return None
+        if self.hard:
+            self._improve(points, options, batch)
+            return Fraction(float(min(self.left.bound))) if self.stopped else None
+        below = None if self.goal is None else ceil(self.goal * batch)
+        distinct: dict[Share, Option] = {}
+        for option in options:
+            distinct.setdefault(option.share, option)
+        found = self._prove(points, distinct, below)
+        return None if found.done else Fraction(found.bound, batch)
+
+    def _prove(
+        self, points: Sequence[Point], distinct: Mapping[Share, Option], below: int | None
+    ) -> Proof:
+        """Prove over pipelines that differ, and take what is better."""
+        found = self.prove(list(distinct), below)
+        self.nodes += found.nodes
+        if not found.done:
+            self.stopped = Termination.INTERRUPTED if found.interrupted else Termination.TIME_LIMIT
+        if found.best is not None:
+            place, shared = found.best
+            option = list(distinct.values())[place]
+            self._take(points[option.place], option.handed or shared)
+        return found
+
+    def _less_memory(self, points: Sequence[Point], batch: int) -> Fraction | None:
+        """Prove that no way of handing out keeps below the incumbent's peak, point by point."""
+        assert self.goal is not None
+        most = ceil(self.goal * batch * (1 - self.trust)) - 1 - self.settler.pipeline.reserve
+        distinct: dict[Share, Option] = {}
+        for option in self._options(points, every=False):
+            room = min(option.share.room, most - points[option.place]["fetched"])
+            distinct.setdefault(replace(option.share, room=room), option)
+        found = self._prove(points, distinct, None)
+        return None if found.done else Fraction(float(self.left.bound.min()))
+
+    def _one_by_one(self, points: Sequence[Point]) -> Fraction | None:
+        """Ask everything of one point after the other, those bounded lowest first."""
+        order = np.argsort(self.left.bound, kind="stable").tolist()
+        per = self.program.goal.per
+        for i in order:
+            low, goal = float(self.left.bound[i]), self.goal
+            if goal is not None and low >= float(goal) * EDGE:
+                return None
+            at = points[i]
+            for option in self._options([at], every=True):
+                self._improve([at], [option], at[per] if per else 1)
+                if self.stopped:
+                    return Fraction(low)
+        return None
+
+    def _improve(self, points: Sequence[Point], options: Sequence[Option], batch: int) -> None:
+        """Take better plans until there is none."""
+        while (found := self.better(points, options, batch)) is not None:
+            option, shared = found
+            self._take(points[option.place], option.handed or shared)
+            if self.stopped:
+                return
+
+    def rest(self) -> float | None:
+        """Seconds left."""
+        if self.config.seconds is None:
+            return None
+        return max(0.001, self.config.seconds - (time.monotonic() - self.start))
+
+    def asked(self) -> Iterator[Table | Row]:
+        """Statements that a model has to hold: those after the layers, or all of them."""
+        late = self.settler.late
+        for statement in self.program.statements:
+            if isinstance(statement, Pipeline | Fits):
+                continue
+            if statement in late or (
+                self.whole and not (isinstance(statement, Table) and statement.spans)
+            ):
+                yield statement  # type: ignore[misc]
+
+    def names(self) -> list[str]:
+        """Columns that a model ties to its points."""
+        if self.whole:
+            return list(dict.fromkeys([*self.program.domain, "fetched"]))
+        return list(self.settler.columns)
+
+    def _take(self, point: Point, shared: Shared) -> None:
+        """Make a plan the incumbent."""
+        full = self.settler.handed_out(point, shared)
+        if not self.settler.passes(full):
+            raise OwnFault(f"{self.engine} hands out layers against the rules: {shared}")
+        self.incumbent = full
+
+    def _options(self, points: Sequence[Point], every: bool) -> Iterator[Option]:
+        """Yield the pipelines of points; of fixed ones the best, or every way of recomputing."""
+        pipeline = self.settler.pipeline
+        for place, at in enumerate(points):
+            one = {name: np.array([v], dtype=np.int64) for name, v in at.items()}
+            room = self.settler.room if every else int(self.settler.rooms(one)[0])
+            most = pipeline.most if every else int(self.settler.longest(one)[0])
+            if at["free"] and not (pipeline.even or pipeline.given):
+                yield Option(place, pipeline.share(at, room), None)
+                continue
+            for shared, peak in _ways(self.settler, at, room, every):
+                if shared.step <= most:
+                    yield Option(place, _known(shared, peak, room), shared)
+
+
+def _known(shared: Shared, peak: int, room: int) -> Share:
+    """Write a way of sharing out that is known already as a pipeline that has no other."""
+    nothing = dict.fromkeys(
+        ("turns", "layer", "again", "front", "back", "once_layer", "once_front", "once_back"), 0
+    )
+    empty = dict.fromkeys(
+        ("state_layer", "state_back", "kept", "saved", "working", "working_last", "inside"), 0
+    )
+    return Share(
+        stages=1,
+        layers=1,
+        least=1,
+        most=1,
+        least_first=1,
+        mode=0,
+        fixed=shared.step,
+        room=max(room, peak),
+        state_front=peak,
+        flight_first=1,
+        flight_slope=0,
+        flight_most=1,
+        **nothing,
+        **empty,
+    )
+
+
+def _ways(settler: Settler, at: Point, room: int, every: bool) -> Iterator[tuple[Shared, int]]:
+    """Yield ways to recompute where layers are fixed, and the bytes of each beside the reserve."""
+    pipeline = settler.pipeline
+    if at["free"]:
+        found = share_fixed(pipeline, at, room)
+        if found is not None:
+            yield found, found.peak
+        return
+    code, chunk = at["recompute"], at["chunk"]
+    each = range(chunk + 1) if code == PARTIAL else [chunk if code == FULL else 0]
+    several = np.array(list(each), dtype=np.int64)
+    columns = Columns({n: np.full(len(several), at[n], dtype=np.int64) for n in READS})
+    steps, peaks = pipeline.uniform_many(columns, several), pipeline.peak_many(columns, several)
+    layers = pipeline.fixed_layers(at)
+    for few, step, peak in zip(several.tolist(), steps.tolist(), peaks.tolist(), strict=True):
+        if peak + at["fetched"] <= room:
+            again = layers if code == FULL else pipeline.again_of(at, few)
+            yield Shared(floor(step), int(peak), layers, again), int(peak)
+            if not every:
+                return
+
+
+def least_step(share: Share) -> int:
+    """Ticks below which no step falls: what is largest is never below the mean of the stages."""
+    again = share.layers * (share.mode == 2)
+    busy = share.layer * share.layers + share.again * again + share.front + share.back
+    once = share.once_layer * share.layers + share.once_front + share.once_back
+    mean, mean_once = -(-busy // share.stages), -(-once // share.stages)
+    return share.turns * mean + busy + mean_once + share.fixed
+
+
+def passing(program: Program, points: Sequence[Point]) -> list[int]:
+    """Places of the points that break no row that is asked before layers are handed out."""
+    late = Settler(program).late
+    early = [
+        s
+        for s in program.statements
+        if s not in late
+        and not isinstance(s, Pipeline | Fits)
+        and (s.defines or isinstance(s, Row))
+    ]
+    kept = []
+    for place, at in enumerate(points):
+        known = dict(at)
+        for statement in early:
+            if isinstance(statement, Row):
+                if not row_holds(statement, known):
+                    break
+            else:
+                known.update(value(statement, known))
+        else:
+            kept.append(place)
+    return kept
