@@ -21,10 +21,10 @@ from optplan.models.program import Program, Table
 from optplan.models.spec.problem import Problem
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination, ratio
-from optplan.solvers.catalogue import engine
+from optplan.solvers.catalogue import engine, proving
 from optplan.solvers.core import clash
-from optplan.solvers.cpsat_pipeline import solve_whole
 from optplan.solvers.late import Late
+from optplan.solvers.milp import TRUST
 from optplan.solvers.proved import proved
 from optplan.solvers.reduction import reduce_by_bound
 from optplan.solvers.search import Search
@@ -32,11 +32,17 @@ from tests.brute import best_price
 from tests.random_problems import MOST_POINTS, random_spec
 from tests.random_programs import every_plan, every_point
 
-ROUTES = ("whole", "reduced", "exhaustive", "paper", "brute")
+ROUTES = ("reduced", "milp", "exhaustive", "paper", "whole", "milp whole", "brute")
 """
-cp-sat on the whole program, cp-sat behind the planner, the other two engines, and every plan of a
-small problem judged by the verifier alone.
+cp-sat and HiGHS behind the planner, the other two engines, cp-sat and HiGHS on the whole program as
+one model, and every plan of a small problem judged by the verifier alone.
 """
+
+PROVING = {"reduced": "cp-sat", "milp": "milp"}
+"""Routes that bound, reduce and prove, by their engine."""
+
+WHOLE = {"whole": "cp-sat", "milp whole": "milp"}
+"""Routes that solve one model of the whole program, by their engine."""
 
 MOST_WHOLE = 300
 """Points up to which cp-sat is given the whole program."""
@@ -49,6 +55,9 @@ MOST_PLANS = 400
 
 UNDROPPABLE = frozenset({"experts.world", "pipeline.layers"})
 """Rules that prices rest on: without them a layout has no quantities."""
+
+PATIENCE = 1.0
+"""Seconds for a problem whose proof may take one proof a point."""
 
 SAME_PRICE = 1e-9
 """Prices in floats of plans of one goal differ by less than this, relatively."""
@@ -83,11 +92,14 @@ class Answer:
     best: dict[str, int]
 
 
-def examine(seed: int, routes: tuple[str, ...] = ROUTES, limit: float = 20.0) -> Seen:
+def examine(
+    seed: int, routes: tuple[str, ...] = ROUTES, limit: float = 20.0, clashes: bool = True
+) -> Seen:
     """
     Solve one random problem by every route and note each disagreement.
 
-    ``limit`` are the seconds that cp-sat may take for the whole program; the reduced one has none.
+    ``limit`` are the seconds that a whole program may take; the reduced one has no limit. Where
+    there is no plan, ``clashes`` says whether the explanation is to be taken apart.
     """
     seen = Seen(seed)
     try:
@@ -103,6 +115,7 @@ def examine(seed: int, routes: tuple[str, ...] = ROUTES, limit: float = 20.0) ->
     seen.points = exhaustive.count(form.program)
     if Late(form.program).hard:
         seen.outcome = "hard"
+        _hard(problem, routes, seen)
         return seen
     answers: dict[str, Answer | None] = {}
     for route in routes:
@@ -116,7 +129,8 @@ def examine(seed: int, routes: tuple[str, ...] = ROUTES, limit: float = 20.0) ->
         seen.mismatches.append(f"some find a plan, some do not: {answers}")
     elif answers and None in answers.values():
         seen.outcome = "infeasible"
-        _clashes(form, seen)
+        if clashes:
+            _clashes(form, seen)
     else:
         _compare({route: a for route, a in answers.items() if a is not None}, seen)
     return seen
@@ -126,11 +140,11 @@ def _answer(
     form: Formulation, route: str, limit: float, seen: Seen, answers: dict[str, Answer | None]
 ) -> None:
     """Solve by one route; nothing is answered where it was stopped or cannot say."""
-    if route == "reduced":
-        outcome = planner.run(form.problem)[1]
+    if route in PROVING:
+        outcome = planner.run(form.problem, engine=PROVING[route])[1]
         proven = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
-        seen.demand(proven, f"reduced: {outcome.termination}")
-        seen.demand(outcome.gap < 1e-6 or not outcome.best, f"reduced: gap {outcome.gap}")
+        seen.demand(proven, f"{route}: {outcome.termination}")
+        seen.demand(outcome.gap < 1e-6 or not outcome.best, f"{route}: gap {outcome.gap}")
         best = outcome.best[0] if outcome.best else None
     elif route == "brute":
         _brute(form, seen)
@@ -138,12 +152,13 @@ def _answer(
     else:
         if route == "paper" and (form.near is not None or seen.points > MOST_PAPER):
             return  # It knows no finer ticks, and visits points one by one.
-        config = SolverConfig(seconds=limit if route == "whole" else None)
-        if route == "whole":
+        config = SolverConfig(seconds=limit if route in WHOLE else None)
+        if route in WHOLE:
             everything = Search(form.program, SolverConfig(), bounded=False).everything()
-            if len(everything) > MOST_WHOLE:
+            how = proving(WHOLE[route])
+            if len(everything) > MOST_WHOLE or how is None:
                 return
-            outcome = solve_whole(form.program, everything, config)
+            outcome = how.solve_whole(form.program, everything, config)
         else:
             outcome = engine(route)(form.program, config)
         if outcome.termination in (Termination.TIME_LIMIT, Termination.INTERRUPTED):
@@ -162,9 +177,23 @@ def _answer(
     answers[route] = Answer(goal, goal_of(form, plan, price), best)
 
 
+def _hard(problem: Problem, routes: tuple[str, ...], seen: Seen) -> None:
+    """Compare provers where limits ask for slowness, as far as both are done in time."""
+    answers = {}
+    for route in PROVING:
+        if route in routes:
+            config = SolverConfig(seconds=_patience(problem))
+            outcome = planner.run(problem, engine=PROVING[route], config=config)[1]
+            if outcome.termination is Termination.PROVED:
+                answers[route] = outcome.goal
+            else:
+                seen.stopped.append(route)
+    seen.demand(len(set(answers.values())) <= 1, f"goals differ under hard limits: {answers}")
+
+
 def _patience(problem: Problem) -> float | None:
     """Seconds for a problem whose proof may take one proof a point; None where it cannot."""
-    return 3.0 if Late(formulate(problem).program).hard else None
+    return PATIENCE if Late(formulate(problem).program).hard else None
 
 
 def _brute(form: Formulation, seen: Seen) -> None:
@@ -196,10 +225,10 @@ def _sane(program: Program, route: str, outcome: Outcome, seen: Seen) -> None:
         seen.demand(outcome.goal == goal, f"{route} says {outcome.goal}, its plan costs {goal}")
         # Where products would leave 64 bits a ratio is bounded a hair below itself.
         low = None if outcome.bound is None else goal - outcome.bound
-        near = low is not None and 0 <= low <= abs(goal) / 10**9
+        near = low is not None and 0 <= low <= abs(goal) * Fraction(2 * TRUST)
         seen.demand(near, f"{route} proves {outcome.bound} of {goal}")
     pruned = sum(outcome.prunings.values())
-    if outcome.census and route != "whole":
+    if outcome.census and route not in WHOLE:
         seen.demand(outcome.census.points == seen.points, f"{route}: {outcome.census}")
         seen.demand(outcome.census.left >= pruned, f"{route}: {outcome.census}, {pruned} pruned")
     if route == "paper" and seen.points:
@@ -213,7 +242,7 @@ def _compare(answers: dict[str, Answer], seen: Seen) -> None:
     prices = [answer.price for answer in answers.values()]
     apart = max(prices, default=0.0) - min(prices, default=0.0)
     seen.demand(apart <= SAME_PRICE * max(prices, default=0.0), f"prices differ: {prices}")
-    settled = [a.best for route, a in answers.items() if route not in ("paper", "whole")]
+    settled = [a.best for route, a in answers.items() if route not in ("paper", *WHOLE)]
     seen.demand(all(best == settled[0] for best in settled), f"plans differ: {settled}")
 
 
@@ -257,7 +286,7 @@ def program_faults(program: Program) -> list[str]:
         smaller = reduce_by_bound(program)
         return engine("cp-sat")(smaller.program, SolverConfig())
 
-    routes = {name: whole(name) for name in ("cp-sat", "exhaustive", "paper")}
+    routes = {name: whole(name) for name in ("cp-sat", "milp", "exhaustive", "paper")}
     for route, solve in {**routes, "reduced": reduced}.items():
         outcome = solve()
         if outcome.termination is Termination.UNSUPPORTED:
@@ -337,13 +366,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--resume", type=Path, help="one JSON line a seed; seeds in it are skipped")
     parser.add_argument("--engines", nargs="+", choices=ROUTES, default=list(ROUTES))
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds of cp-sat on the whole")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds for a whole program")
+    parser.add_argument(
+        "--clashes", type=int, default=1, help="take apart why there is no plan at every n-th seed"
+    )
     chosen: Any = parser.parse_args(arguments)
     wanted = range(chosen.seed, chosen.seed + chosen.count)
     done = [seen for seen in _known(chosen.resume) if seen.seed in wanted]
     left = sorted(set(wanted) - {seen.seed for seen in done})
     for seed in left:
-        seen = examine(seed, tuple(chosen.engines), chosen.limit)
+        apart = seed % chosen.clashes == 0
+        seen = examine(seed, tuple(chosen.engines), chosen.limit, apart)
         done.append(seen)
         if chosen.resume:
             with chosen.resume.open("a", encoding="utf-8") as file:
