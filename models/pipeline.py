@@ -79,7 +79,7 @@ class Pipeline(Many):
     least_first
         Fewest layers of the first stage.
     paper
-        True where every stage is as slow as the last, as Eq. 1 of arXiv 2501.00254 has it.
+        True where every stage is as slow as the slowest, as Eq. 1 of arXiv 2501.00254 has it.
     even
         True where stages that are free to recompute still hold the fixed numbers of layers.
     room
@@ -154,6 +154,11 @@ class Pipeline(Many):
             Micro-batches that the first stage holds at once.
         """
         m, p = at["micro_batches"], at["pp"]
+        # What makes the slowest of equal stages, both ends on it, of every one: Eq. 1 has it so.
+        front, several = at["front"], (p > 1) * self.paper
+        as_slow = (p - 1) * at["back"] * self.paper
+        as_slow = as_slow + several * (p * front * (front > 0) - front)
+        as_slow = as_slow + several * (m - 1) * at["back"] * (front > 0)
         return {
             "stages": p,
             "mode": (at["recompute"] == PARTIAL) * 1 + (at["recompute"] == FULL) * 2,
@@ -162,7 +167,7 @@ class Pipeline(Many):
             "fixed": at["once_fixed"]
             + at["hop_fill"]
             + m * at["hop_steady"]
-            + (p - 1) * at["back"] * self.paper,
+            + as_slow,
             "state_layer": at["weights_layer"] + at["optimizer_layer"],
             "state_front": at["weights_front"]
             + at["optimizer_front"]

@@ -8,7 +8,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optplan.compare import compare
     from optplan.evaluate import evaluate
+    from optplan.live import cp_model, plan_in, pyomo_model
     from optplan.load import load
     from optplan.models.builder import Builder
     from optplan.models.cost.calibration import Calibration
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from optplan.result import Result
     from optplan.solvers.base import Holding, SolverConfig, Termination
     from optplan.verify import verify
+    from optplan.written import write_model
 
     __version__: str
 
@@ -53,10 +56,15 @@ __all__ = [
     "Workload",
     "__version__",
     "choice",
+    "compare",
+    "cp_model",
     "evaluate",
     "load",
+    "plan_in",
+    "pyomo_model",
     "solve",
     "verify",
+    "write_model",
 ]
 
 _HOMES = {
@@ -83,10 +91,15 @@ _HOMES = {
     "Termination": "optplan.solvers.base",
     "Workload": "optplan.models.spec.workload",
     "choice": "optplan.models.expression",
+    "compare": "optplan.compare",
+    "cp_model": "optplan.live",
     "evaluate": "optplan.evaluate",
     "load": "optplan.load",
+    "plan_in": "optplan.live",
+    "pyomo_model": "optplan.live",
     "solve": "optplan.planner",
     "verify": "optplan.verify",
+    "write_model": "optplan.written",
 }
 """Where each public name lives; it is imported when first asked for."""
 
@@ -118,7 +131,7 @@ def _version() -> str:
 
 class _Package(ModuleType):
     """
-    Keep ``optplan.load`` and ``optplan.verify`` the functions, though modules of these names exist.
+    Keep ``optplan.load`` and its like the functions, though modules of these names exist.
 
     Importing a submodule binds it on its package and would hide the function of the same name,
     depending on who imported what first. Here the function is bound instead. The module stays

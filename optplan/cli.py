@@ -158,6 +158,110 @@ def verify(plan: str, /, *, json: Json = False) -> int:
 
 
 @app.command
+def compare(
+    spec: str,
+    /,
+    *,
+    json: Json = False,
+    engines: str = "cp-sat,milp,exhaustive,paper",
+    set: Sets = (),
+    limit: Limits = (),
+    time_limit: str | None = None,
+    seed: int = 0,
+    workers: int = 1,
+) -> int:
+    """
+    Solve a spec with several engines and show optimum, bound, gap, time and nodes of each.
+
+    Parameters
+    ----------
+    spec
+        Path of the YAML file.
+    engines
+        Names with commas between them: cp-sat, milp (HiGHS), milp:scip, milp:cbc, milp:gurobi and
+        whatever else Pyomo has, exhaustive, paper.
+    time_limit
+        Stop each engine after this time with the best plan so far and its gap: 60s, 5min.
+    seed
+        Random seed of the engines.
+    workers
+        Threads of the engines.
+    """
+    seconds = _seconds(time_limit)
+    _whole("--workers", workers, 1, 1024)
+    _whole("--seed", seed, 0, 2**31 - 1)
+    from optplan.compare import compare as run
+    from optplan.compare import engines_of
+    from optplan.report.progress import Watch
+
+    with Watch(quiet=json) as watch:
+        comparison = run(
+            _path(spec),
+            engines_of(engines),
+            time_limit=seconds,
+            sets=set,
+            limits=limit,
+            seed=seed,
+            workers=workers,
+            progress=lambda name, progress: watch.tell(progress),
+        )
+    if json:
+        _write(comparison.to_json())
+    else:
+        from optplan.report.models import show_comparison
+
+        show_comparison(_console(), comparison)
+    return comparison.exit_code
+
+
+@app.command
+def model(
+    spec: str,
+    /,
+    *,
+    output: Annotated[str, Parameter(name=("--output", "-o"))],
+    form: Annotated[str, Parameter(name="--format")] = "lp",
+    json: Json = False,
+    within: str = "20%",
+    exact: Annotated[bool, Parameter(negative="")] = False,
+    set: Sets = (),
+    limit: Limits = (),
+) -> int:
+    """
+    Write a spec as an optimisation model that other solvers read.
+
+    Parameters
+    ----------
+    spec
+        Path of the YAML file.
+    output
+        File to write; OUTPUT.names.json beside it says what each name in it stands for.
+    form
+        lp, mps, nl, cpsat-proto or text.
+    within
+        Keep the plans whose goal exceeds the best by no more than this share, or all of them: the
+        optimum is that of the spec, and still is with constraints added as long as it lies within.
+    exact
+        Make time and memory exactly what the layers make of them, for constraints that ask for
+        more of them; without it they are no less.
+    """
+    from optplan.report.progress import Watch
+    from optplan.written import write_model
+
+    with Watch(quiet=json, line="writing the model"):
+        written = write_model(
+            _path(spec), output, form, within=within, exact=exact, sets=set, limits=limit
+        )
+    if json:
+        _write(_dump(written.model_dump(mode="json")))
+    else:
+        from optplan.report.models import show_written
+
+        show_written(_console(), written)
+    return 0
+
+
+@app.command
 def catalogue(name: str | None = None, /, *, json: Json = False) -> int:
     """
     List the shipped workloads, accelerators, calibrations and frameworks, or show one with sources.

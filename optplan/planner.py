@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from optplan.certificate import certificate_of, goal_of
 from optplan.judge import judge, warnings
 from optplan.load import load
 from optplan.models.cost.estimate import Estimate, estimate
-from optplan.models.errors import InputError, OwnFault
+from optplan.models.errors import Fault, InputError, OwnFault
 from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
@@ -24,7 +25,8 @@ from optplan.result import Alternative, Explanation, Result, Status, Verdict
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.catalogue import proving, require
-from optplan.solvers.proved import proved
+from optplan.solvers.proved import constrained, proved
+from optplan.solvers.prover import Constrain
 from optplan.solvers.search import Search
 
 EQUAL = 1e-12
@@ -69,6 +71,7 @@ def solve(
     seed: int = 0,
     workers: int = 1,
     reduce: bool = True,
+    constrain: Constrain | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
     """
@@ -79,7 +82,7 @@ def solve(
     spec
         Path of a YAML file, a mapping of the same shape, or a problem.
     engine
-        ``cp-sat``, ``exhaustive`` or ``paper``.
+        ``cp-sat``, ``milp`` (``milp:scip`` and others by name), ``exhaustive`` or ``paper``.
     top
         Next-best plans to return.
     time_limit
@@ -92,7 +95,11 @@ def solve(
     seed, workers
         Of the engine. The plan does not depend on them.
     reduce
-        False to hand the engine the whole program, for comparison; only cp-sat is reduced.
+        False to hand the engine the whole program, for comparison; only what proves is reduced.
+    constrain
+        Adds constraints of the caller's own to the engine's live model: a CP-SAT ``Model`` or a
+        Pyomo model, as ``cp_model`` and ``pyomo_model`` return them. It is called for every model
+        that is made, one for each point that is looked at. Only cp-sat and milp have such models.
     progress
         Called now and then with incumbent and bound.
 
@@ -113,11 +120,14 @@ def solve(
     loaded = time.monotonic()
     config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=progress)
     own = tuple(rules)
-    form, outcome = run(problem, own, engine, config, reduce)
+    form, outcome = run(problem, own, engine, config, reduce, constrain)
     solved = time.monotonic()
-    result = _result(form, outcome, top, config)
-    result = result.model_copy(update={"rules": tuple(rule.name for rule in own)})
-    if result.plan is None and result.exit_code == 1:
+    result = _result(form, outcome, 0 if constrain else top, config)
+    names = [rule.name for rule in own]
+    if constrain is not None:
+        names.append(f"constrain.{getattr(constrain, '__name__', 'constrain')}")
+    result = result.model_copy(update={"rules": tuple(names)})
+    if result.plan is None and result.exit_code == 1 and constrain is None:
         from optplan.explain import explain_infeasible
 
         result = result.model_copy(update={"explanation": explain_infeasible(problem, own)})
@@ -136,6 +146,7 @@ def run(
     engine: str = "cp-sat",
     config: SolverConfig | None = None,
     reduce: bool = True,
+    constrain: Constrain | None = None,
 ) -> tuple[Formulation, Outcome]:
     """
     Formulate and solve; once more on finer ticks where the first ones blur the best plan.
@@ -146,7 +157,7 @@ def run(
     require(engine)
     config, start = config or SolverConfig(), time.monotonic()
     form = formulate(problem, rules)
-    outcome = _engine(form, engine, _rest(config, start), reduce)
+    outcome = _engine(form, engine, _rest(config, start), reduce, constrain)
     if not outcome.best:
         return form, outcome
     plan, price, _ = checked(form, outcome.best[0])
@@ -158,7 +169,7 @@ def run(
     near = price.step_seconds / plan.global_batch
     finer = _finer(form, outcome.best[0], near) if problem.goal == "fastest" else None
     if finer is not None:
-        again = _engine(finer, engine, _rest(config, start), reduce)
+        again = _engine(finer, engine, _rest(config, start), reduce, constrain)
         if again.holding is outcome.holding:
             return finer, replace(again, seconds=outcome.seconds + again.seconds)
     return form, outcome
@@ -208,9 +219,22 @@ def _rest(config: SolverConfig, start: float) -> SolverConfig:
     return replace(config, seconds=max(0.01, config.seconds - (time.monotonic() - start)))
 
 
-def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) -> Outcome:
+def _engine(
+    form: Formulation,
+    engine: str,
+    config: SolverConfig,
+    reduce: bool,
+    constrain: Constrain | None,
+) -> Outcome:
     """Bound, reduce, prove; engines that price points themselves take the whole program."""
     how = proving(engine)
+    if constrain is not None:
+        if how is None:
+            remedy = "take cp-sat or milp"
+            problem = f"{engine} has no live model that constraints could be added to"
+            raise InputError([Fault("", "engine", problem, remedy)])
+        tick = float(form.tick)
+        return constrained(form.program, config, with_units(constrain, tick), how.prove_left)
     if how is None:
         return engine_named(engine)(form.program, config)
     if not reduce:
@@ -218,6 +242,19 @@ def _engine(form: Formulation, engine: str, config: SolverConfig, reduce: bool) 
         everything = Search(form.program, config, bounded=False).everything()
         return how.solve_whole(form.program, everything, _rest(config, start))
     return proved(form.program, config, how.prove_left, lambda best: checked(form, best))
+
+
+def with_units(constrain: Constrain, tick: float) -> Constrain:
+    """Let a user's constraints be written in seconds and bytes on any engine's live model."""
+
+    def units(model: Any) -> object:
+        if hasattr(model, "tick_seconds"):
+            model.tick_seconds = tick
+        else:
+            import_module("optplan.solvers.milp_pipeline").name_units(model, tick)
+        return constrain(model)
+
+    return units
 
 
 def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Estimate, Verdict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from ortools.sat.python import cp_model
 
@@ -36,11 +37,17 @@ class Model:
         The CP-SAT model; constraints may be added to it.
     columns
         The variable of every choice and quantity by its name.
+    tick_seconds
+        Seconds that a tick is worth, where a spec said so.
+    origin
+        What a solution is read back with, where a spec was written.
     """
 
     program: Program
     raw: cp_model.CpModel
     columns: dict[str, cp_model.IntVar] = field(default_factory=dict)
+    tick_seconds: float | None = None
+    origin: Any = None
 
     def linear(self, terms: Terms, constant: int = 0) -> cp_model.LinearExpr:
         """Linear combination of columns."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil
+from dataclasses import dataclass
+from math import ceil, floor
 
 from ortools.sat.python import cp_model
 
+from optplan.models.pipeline import handed_of
 from optplan.models.program import Program
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
@@ -59,6 +61,93 @@ def solve_whole(program: Program, left: Left, config: SolverConfig) -> Outcome:
     return _CpSat(program, left, None, config, whole=True).run()
 
 
+@dataclass(frozen=True)
+class Parts:
+    """
+    What a model is made of besides its columns.
+
+    Parameters
+    ----------
+    points, options
+        Points, and the pipelines that they may have.
+    selectors
+        A literal for each option; exactly one is true.
+    layers, again
+        Layers, and layers computed again, of every stage.
+    """
+
+    points: Sequence[Point]
+    options: Sequence[Option]
+    selectors: Sequence[cp_model.IntVar]
+    layers: Sequence[cp_model.IntVar]
+    again: Sequence[cp_model.IntVar]
+
+    def read(self, solver: cp_model.CpSolver) -> tuple[Option, Shared]:
+        """Read the option and the layers that a solution holds."""
+        pairs = zip(self.options, self.selectors, strict=True)
+        option = next(option for option, selector in pairs if solver.value(selector))
+        if option.handed is not None:
+            return option, option.handed
+        p = self.points[option.place]["pp"]
+        layers, again = (
+            tuple(int(solver.value(column)) for column in columns[:p])
+            for columns in (self.layers, self.again)
+        )
+        return option, Shared(0, 0, layers, again)
+
+    def hint(self, model: Model, held: Point) -> None:
+        """Tell the model a plan."""
+        values = {name: held[name] for name in model.program.domain}
+        layers, again = handed_of(held)
+        for option, selector in zip(self.options, self.selectors, strict=True):
+            at = self.points[option.place]
+            same = all(at[name] == value for name, value in values.items())
+            known = option.handed
+            same = same and (known is None or (known.layers, known.again) == (layers, again))
+            model.raw.add_hint(selector, same)
+        for name, value in held.items():
+            if name in model.columns:
+                model.raw.add_hint(model.columns[name], value)
+
+
+SAFE = 1 - 1e-9
+"""Share of a bound found in floats that a model may rest on."""
+
+
+def live(program: Program, left: Left, held: Point | None = None) -> tuple[Model, Parts]:
+    """
+    Write points and their pipelines as one live CP-SAT model.
+
+    The goal is that of the program. Where points have several batches it is counted in whole ticks
+    per sequence, rounded up. What is known of every point from below stands in rows of its own.
+
+    Parameters
+    ----------
+    held
+        A plan's values with its layers, for a hint.
+    """
+    prover = _CpSat(program, left, None, SolverConfig())
+    points = [left.at(i) for i in range(len(left))]
+    options = list(prover.options(points, every=True))
+    model, parts = prover.build(points, options)
+    raw, goal = model.raw, program.goal
+    of = model.columns[goal.of]
+    for option, selector in zip(options, parts.selectors, strict=True):
+        per = points[option.place][goal.per] if goal.per else 1
+        low = floor(float(left.bound[option.place]) * per * SAFE)
+        raw.add(of >= low).only_enforce_if(selector).with_name("bound")
+    if held is not None:
+        parts.hint(model, held)
+    if goal.per is None or len({at[goal.per] for at in points}) == 1:
+        raw.minimize(of)
+        return model, parts
+    score = model.columns["goal"] = raw.new_int_var(0, program.bounds[goal.of][1], "goal")
+    for option, selector in zip(options, parts.selectors, strict=True):
+        raw.add(score * points[option.place][goal.per] >= of).only_enforce_if(selector)
+    raw.minimize(score)
+    return model, parts
+
+
 class _CpSat(Prover):
     """A proof by CP-SAT."""
 
@@ -72,6 +161,26 @@ class _CpSat(Prover):
         self, points: Sequence[Point], options: Sequence[Option], batch: int
     ) -> tuple[Option, Shared] | None:
         """Look for something better in one model."""
+        model, parts = self.build(points, options)
+        raw = model.raw
+        if self.constrain is not None:
+            self.constrain(model)
+        of = model.columns[self.program.goal.of]
+        if self.goal is not None:
+            raw.add(of <= ceil(self.goal * batch) - 1)
+        raw.minimize(of)
+        rest = self.rest()
+        solver = new_solver(self.config.seed, self.config.workers, rest)
+        status = solved(solver, raw)
+        self.nodes += solver.num_branches
+        if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
+            self.stopped = Termination.TIME_LIMIT if rest else Termination.INTERRUPTED
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        return parts.read(solver)
+
+    def build(self, points: Sequence[Point], options: Sequence[Option]) -> tuple[Model, Parts]:
+        """Write a model of points and their pipelines, with everything that is asked of them."""
         raw = cp_model.CpModel()
         model = Model(self.program, raw)
         pipeline = self.settler.pipeline
@@ -94,24 +203,10 @@ class _CpSat(Prover):
                 low, top = self.program.bounds[name]
                 model.columns[name] = raw.new_int_var(low, top, name)
             post(model, statement)
-        if self.constrain is not None:
-            self.constrain(model)
-        of = model.columns[self.program.goal.of]
-        if self.goal is not None:
-            raw.add(of <= ceil(self.goal * batch) - 1)
-        raw.minimize(of)
-        rest = self.rest()
-        solver = new_solver(self.config.seed, self.config.workers, rest)
-        status = solved(solver, raw)
-        self.nodes += solver.num_branches
-        if status in (cp_model.FEASIBLE, cp_model.UNKNOWN):
-            self.stopped = Termination.TIME_LIMIT if rest else Termination.INTERRUPTED
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return None
-        option = next(o for o, s in zip(options, selectors, strict=True) if solver.value(s))
-        p = points[option.place]["pp"]
-        found = tuple(int(solver.value(v)) for v in layers[:p])
-        return option, Shared(0, 0, found, tuple(int(solver.value(v)) for v in again[:p]))
+        parts = Parts(points, options, selectors, layers, again)
+        for name, columns in (("layers", layers), ("again", again)):
+            model.columns |= {f"{name}[{i}]": column for i, column in enumerate(columns)}
+        return model, parts
 
     def _columns(
         self,

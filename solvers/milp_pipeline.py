@@ -12,6 +12,7 @@ import pyomo.environ as pyo
 from pyomo.core.expr import LinearExpression
 
 from optplan.models.columns import PARTS
+from optplan.models.pipeline import handed_of
 from optplan.models.program import Fits, Program
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
@@ -85,27 +86,27 @@ def write_stages(
     some = []
     for i in p:
         least = share.least_first if i == 0 else share.least
-        held = sheet.variable(layers, 0, most)
+        held = sheet.variable("layers", 0, most)
         sheet.demand(layers, held.plus(on, -least), 0, None)
         sheet.demand(layers, held.plus(on, -most), None, 0)
         made.layers.append(held)
         again = held if share.mode == 2 else Form()
         if share.mode == 1:
-            again, any_ = sheet.variable(layers, 0, most), sheet.flag(layers)
-            sheet.demand(layers, again.plus(held, -1), None, 0)
-            sheet.demand(layers, again.plus(any_, -most), None, 0)
-            sheet.demand(layers, again.plus(any_, -1), 0, None)
-            sheet.demand(layers, any_.plus(on, -1), None, 0)
+            again, any_ = sheet.variable("again", 0, most), sheet.flag("recomputes")
+            sheet.demand("pipeline.recomputed", again.plus(held, -1), None, 0)
+            sheet.demand("pipeline.recomputed", again.plus(any_, -most), None, 0)
+            if exact:
+                sheet.demand("pipeline.recomputed", again.plus(any_, -1), 0, None)
             some.append(any_)
         made.again.append(again)
     sheet.equal(layers, added(((1, held) for held in made.layers), 0).plus(on, -share.layers))
     total = added((1, again) for again in made.again)
     busy = [_busy(share, i, made, on) for i in p]
-    slowest = _cap(sheet, "price.step_time", busy, on, exact)
+    slowest = _cap(sheet, "bottleneck", "price.step_time", busy, exact)
     mean = added([(share.stages, slowest), *((-1, form) for form in busy)])
     sheet.demand("price.step_time", mean, 0, None)
     once = [added([(share.once_layer, made.layers[i]), (share.once(i, 0), on)]) for i in p]
-    longest = _cap(sheet, "price.step_time", once, on, exact)
+    longest = _cap(sheet, "once", "price.step_time", once, exact)
     fixed = share.layer * share.layers + share.front + share.back + share.fixed
     parts = [(share.turns, slowest), (share.again, total), (1, longest), (fixed, on)]
     made.step = added(parts)
@@ -113,7 +114,7 @@ def write_stages(
     for form in held_bytes:
         sheet.demand(room, form.plus(on, -share.room), None, 0)
     if peaks:
-        made.peak = _cap(sheet, "peak", held_bytes, on, exact)
+        made.peak = _cap(sheet, "peak", "memory.peak", held_bytes, exact)
     return made
 
 
@@ -140,20 +141,20 @@ def _held(share: Share, stage: int, made: Stages, on: Form, some: Form | None) -
     return added(parts)
 
 
-def _cap(sheet: Sheet, name: str, forms: list[Form], on: Form, exact: bool) -> Form:
+def _cap(sheet: Sheet, name: str, rule: str, forms: list[Form], exact: bool) -> Form:
     """Make a column that no form exceeds, or that is the largest of them; nothing where off."""
     ends = [sheet.reach(form) for form in forms]
     low, high = min(0, *(e[0] for e in ends)), max(0, *(e[1] for e in ends))
     unit = 2 ** max(0, (high // max(1, len(forms))).bit_length() - 1)
     column = sheet.variable(name, floor(low / unit), ceil(high / unit), whole=False).times(unit)
     for form in forms:
-        sheet.demand(name, column.plus(form, -1), 0, None)
+        sheet.demand(rule, column.plus(form, -1), 0, None)
     if exact:
-        picks = [sheet.flag(name) for _ in forms]
-        sheet.demand(name, added((1, pick) for pick in picks), 1, None)
+        picks = [sheet.flag(f"{name}.at") for _ in forms]
+        sheet.demand(rule, added((1, pick) for pick in picks), 1, None)
         for form, pick, (least, _) in zip(forms, picks, ends, strict=True):
             spare = high - least
-            sheet.demand(name, column.plus(form, -1).plus(pick, spare), None, spare)
+            sheet.demand(rule, column.plus(form, -1).plus(pick, spare), None, spare)
     return column
 
 
@@ -188,7 +189,7 @@ class Hull(Written):
         self.points, self.options = points, options
         sheet, goal = self.sheet, program.goal
         self.on = [sheet.flag("point") for _ in options]
-        sheet.demand("point", added((1, on) for on in self.on), 1, 1)
+        sheet.demand("point.one", added((1, on) for on in self.on), 1, 1)
         room = room_rule(program)
         self.stages: list[Stages] = []
         for number, (option, on) in enumerate(zip(options, self.on, strict=True)):
@@ -227,6 +228,9 @@ class Hull(Written):
             for made, at, on in zip(self.stages, chosen, self.on, strict=True)
         ]
         self.columns |= {"step_ticks": step, "peak_bytes": added((1, form) for form in held)}
+        self.raw.step_ticks = pyo.Expression(expr=self.sheet.expression(step))
+        peak = self.sheet.expression(self.columns["peak_bytes"])
+        self.raw.peak_memory = pyo.Expression(expr=peak)
 
     def _named(self, name: str, column: Form, low: int, high: int) -> None:
         """Give a choice a variable of its name."""
@@ -258,6 +262,27 @@ class Hull(Written):
         on = self.on[self.stages.index(made)]
         return added([(1, made.peak), (at["fetched"] + pipeline.reserve, on)])
 
+    def start(self, held: Point) -> None:
+        """Let the model's whole variables start from a plan."""
+        handed = handed_of(held)
+        for option, on, made in zip(self.options, self.on, self.stages, strict=True):
+            at, known = self.points[option.place], option.handed
+            same = all(at[name] == held[name] for name in self.program.domain)
+            same = same and (known is None or (known.layers, known.again) == handed)
+            self._set(on, int(same))
+            for forms, numbers in zip((made.layers, made.again), handed, strict=True):
+                for form, number in zip(forms, numbers, strict=False):
+                    self._set(form, number if same else 0)
+        for name in self.program.domain:
+            variable = self.raw.component(name)
+            if not variable.fixed:
+                variable.set_value(held[name], skip_validation=True)
+
+    def _set(self, form: Form, number: int) -> None:
+        """Give the variable behind a form a value."""
+        for place in form.terms:
+            self.sheet.vars[place].set_value(number, skip_validation=True)
+
     def found(self) -> tuple[Option, Shared]:
         """Read the option and the layers that a solution holds."""
         number = max(range(len(self.on)), key=lambda k: self.sheet.value(self.on[k]))
@@ -266,6 +291,11 @@ class Hull(Written):
             return option, option.handed
         layers, again = self.stages[number].read(self.sheet)
         return option, Shared(0, 0, layers, again)
+
+
+def name_units(raw: pyo.ConcreteModel, tick: float) -> None:
+    """Give a model its step time in seconds."""
+    raw.step_seconds = pyo.Expression(expr=tick * raw.step_ticks)
 
 
 def room_rule(program: Program) -> str:
@@ -318,6 +348,37 @@ def solve_whole(
     points = [left.at(i) for i in range(len(left))]
     left = left.take(np.array(passing(program, points), dtype=np.int64))
     return _Milp(program, left, None, config, whole=True, solver=solver).run()
+
+
+def live(
+    program: Program,
+    left: Left,
+    held: Point | None = None,
+    exact: bool = False,
+    name: str = "program",
+) -> Hull:
+    """
+    Write points and their pipelines as one live Pyomo model, with the program's goal.
+
+    Parameters
+    ----------
+    held
+        A plan's values with its layers, for the model's variables to start from.
+    exact
+        Whether time and peak must be exactly what the layers make of them; without it they are no
+        less, which is all that matters to whoever wants them small.
+    """
+    prover = _Milp(program, left, None, SolverConfig())
+    points = [left.at(i) for i in range(len(left))]
+    options = list(prover.options(points, every=True))
+    exact = exact or prover.settler.late.hard
+    hull = Hull(program, points, options, left.bound.tolist(), exact, name)
+    for statement in prover.settler.late.statements:
+        hull.post(statement)
+    hull.raw.goal = pyo.Objective(expr=hull.goal(1 / program.goal.scale))
+    if held is not None:
+        hull.start(held)
+    return hull
 
 
 class _Milp(Prover):

@@ -174,7 +174,7 @@ class Prover:
             return self._less_memory(points, batch)
         if self.settler.headroom and not self.hard:
             return self._one_by_one(points)
-        options = list(self._options(points, every=self.hard))
+        options = list(self.options(points, every=self.hard))
         if not options:
             return None
         if self.hard:
@@ -206,7 +206,7 @@ class Prover:
         assert self.goal is not None
         most = ceil(self.goal * batch * (1 - self.trust)) - 1 - self.settler.pipeline.reserve
         distinct: dict[Share, Option] = {}
-        for option in self._options(points, every=False):
+        for option in self.options(points, every=False):
             room = min(option.share.room, most - points[option.place]["fetched"])
             distinct.setdefault(replace(option.share, room=room), option)
         found = self._prove(points, distinct, None)
@@ -221,7 +221,7 @@ class Prover:
             if goal is not None and low >= float(goal) * EDGE:
                 return None
             at = points[i]
-            for option in self._options([at], every=True):
+            for option in self.options([at], every=True):
                 self._improve([at], [option], at[per] if per else 1)
                 if self.stopped:
                     return Fraction(low)
@@ -265,7 +265,7 @@ class Prover:
             raise OwnFault(f"{self.engine} hands out layers against the rules: {shared}")
         self.incumbent = full
 
-    def _options(self, points: Sequence[Point], every: bool) -> Iterator[Option]:
+    def options(self, points: Sequence[Point], every: bool) -> Iterator[Option]:
         """Yield the pipelines of points; of fixed ones the best, or every way of recomputing."""
         pipeline = self.settler.pipeline
         for place, at in enumerate(points):

@@ -15,18 +15,19 @@ from tests import cross
 from tests.random_problems import random_spec
 from tests.random_programs import random_program
 
-PROBLEMS, PROGRAMS = 100, 150
+PROBLEMS, PROGRAMS = 300, 150
 CHUNK = 10
 """Seeds of one test: small enough to spread over workers."""
 
 
 @pytest.mark.parametrize("first", range(0, PROBLEMS, CHUNK))
 def test_engines_agree_on_random_problems(first: int) -> None:
-    routes = ("reduced", "exhaustive", "paper") if first else cross.ROUTES
-    seen = [cross.examine(seed, routes, 3.0) for seed in range(first, first + CHUNK)]
+    routes = ("reduced", "milp", "exhaustive", "paper") if first else cross.ROUTES
+    seeds = range(first, first + CHUNK)
+    seen = [cross.examine(seed, routes, 3.0, clashes=seed % 3 == 0) for seed in seeds]
     wrong = {f"seed {one.seed}": one.mismatches for one in seen if one.mismatches}
     assert not wrong, json.dumps(wrong, indent=1)
-    assert not [one.seed for one in seen if "reduced" in one.stopped]
+    assert not [one.seed for one in seen if one.stopped and one.outcome != "hard"]
 
 
 @pytest.mark.parametrize("first", range(0, PROGRAMS, CHUNK))

@@ -1,7 +1,8 @@
-"""A plan in words."""
+"""A plan in words, and the look of every table."""
 
 from __future__ import annotations
 
+from rich.table import Table
 from rich.text import Text
 
 from optplan.models.spec.plan import Plan
@@ -76,3 +77,19 @@ def short(plan: Plan) -> str:
         f"tp {plan.tp} pp {plan.pp} dp {plan.dp} {more}micro-batch {plan.micro_batch} "
         f"recompute {recomputed(plan)} zero {plan.zero}"
     )
+
+
+def plain_table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
+    """Make a plain table in the house's look."""
+    table = Table(
+        title=f"\n{title}" if title else None,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=True,
+        padding=(0, 1),
+        header_style="dim",
+    )
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table

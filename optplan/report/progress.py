@@ -20,10 +20,10 @@ class Watch:
     Silent where stderr is no terminal or ``quiet`` is asked for.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, line: str = "searching") -> None:
         self._quiet = quiet or not sys.stderr.isatty()
         self._bar: Any = None  # a rich Progress, imported late
-        self._line = "searching"
+        self._line = line
 
     def __enter__(self) -> Watch:
         """Wait for news."""

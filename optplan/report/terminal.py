@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from optplan.judge import TIGHT
@@ -16,7 +15,7 @@ from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
-from optplan.report.layouts import plan_text, recomputed, short
+from optplan.report.layouts import plain_table, plan_text, recomputed, short
 from optplan.result import Certificate, Evaluation, Explanation, Result
 from optplan.verify import Verification
 
@@ -76,7 +75,7 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
             Text(f"  every rule holds ({len(evaluation.verdict.kept)} findings)", "green")
         )
     else:
-        table = _table("Broken rules", "rule", "why")
+        table = plain_table("Broken rules", "rule", "why")
         for name, text in evaluation.verdict.broken.items():
             table.add_row(Text(name, "red"), Text(text))
         console.print(table)
@@ -93,7 +92,7 @@ def show_verification(console: Console, verification: Verification) -> None:
         verification.verdict
     ]
     console.print(Text(verification.verdict, f"bold {colour}"))
-    table = _table("", "check", "", "numbers")
+    table = plain_table("", "check", "", "numbers")
     for check in verification.checks:
         word = {True: "holds", False: "FAILS", None: "unknown"}[check.holds]
         table.add_row(check.name, word, Text(check.text))
@@ -162,7 +161,7 @@ def _terms(
     columns = ["term", "time", "share", "", "what"]
     if behind:
         columns.insert(3, "beyond best")
-    table = _table(
+    table = plain_table(
         "Where a step goes (terms of Eq. 1)", *columns, right=("time", "share", "beyond best")
     )
     most = max(estimate.terms.values())
@@ -189,7 +188,7 @@ def _memory(estimate: Estimate, plan: Plan, breakdown: bool, width: int = WIDE) 
         columns = {"states": STATE_PARTS, **{p: (p,) for p in ("activations", "working")}}
     title = f"Memory of a device by stage, of {bytes_text(memory.capacity_bytes)} (* fullest)"
     numbers = ("layers", "in flight", *columns, "peak", "filled")
-    table = _table(title, "stage", *numbers, right=numbers)
+    table = plain_table(title, "stage", *numbers, right=numbers)
     shown = list(memory.stages)
     if len(shown) > SHOWN_STAGES and not breakdown:
         ends = (0, 1, memory.binding_stage, plan.pp - 2, plan.pp - 1)
@@ -221,7 +220,7 @@ def _alternatives(result: Result) -> RenderableType:
     degrees += [
         n for n in ("cp", "ep", "etp", "vpp") if any(p and getattr(p, n) > 1 for p in plans)
     ]
-    table = _table(
+    table = plain_table(
         f"Next-best plans at global batch {batch} (b micro-batch, m micro-batches)",
         *(*degrees, "b", "m", "schedule", "recompute", "seq. par.", "zero"),
         *("step", behind, "peak memory"),
@@ -250,7 +249,7 @@ def _alternatives(result: Result) -> RenderableType:
 
 def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:
     """Show where every point of the space went."""
-    table = _table(
+    table = plain_table(
         f"Where {certificate.points:,} points went (with layers handed out, "
         f"10^{certificate.strategies_log10:.1f} strategies)",
         "points",
@@ -298,7 +297,7 @@ def _nothing(result: Result) -> RenderableType:
 def _explanation(explanation: Explanation) -> RenderableType:
     """Show the clashes and the ways out."""
     parts: list[RenderableType] = [Text("\n  no plan exists: these rules clash", "bold red")]
-    table = _table("", "rule", "demands", "nearest")
+    table = plain_table("", "rule", "demands", "nearest")
     for clash in (explanation.core, *explanation.further):
         if clash is not explanation.core:
             table.add_row(Text("and besides", "dim"))
@@ -306,7 +305,7 @@ def _explanation(explanation: Explanation) -> RenderableType:
             table.add_row(Text(reason.rule, "red"), Text(reason.sentence), Text(reason.text))
     parts.append(table)
     if explanation.ways_out:
-        out = _table(
+        out = plain_table(
             "Ways out, each one solved",
             "change",
             "step",
@@ -338,19 +337,3 @@ def _distance(evaluation: Evaluation) -> Text:
         "it is the best" if abs(evaluation.behind) < 1e-9 else f"{evaluation.behind:+.2%}", "bold"
     )
     return text
-
-
-def _table(title: str, *columns: str, right: tuple[str, ...] = ()) -> Table:
-    """Make a plain table in the house's look."""
-    table = Table(
-        title=f"\n{title}" if title else None,
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=True,
-        padding=(0, 1),
-        header_style="dim",
-    )
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    return table

@@ -1,0 +1,201 @@
+"""Several engines on one spec, side by side."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from optplan.certificate import goal_of
+from optplan.models.cost.estimate import Estimate
+from optplan.models.errors import Fault, InputError
+from optplan.models.formulate import Formulation
+from optplan.models.record import Record
+from optplan.models.rules.registry import Rule
+from optplan.models.spec.plan import Plan
+from optplan.planner import Condition, Spec, checked, problem_of, run
+from optplan.solvers.base import Outcome, Progress, SolverConfig, Termination
+from optplan.solvers.catalogue import ENGINES, require
+
+SAME = 1e-6
+"""Goals that differ by less than this share are the same: what an engine's own gap may be."""
+
+
+class Row(Record):
+    """What one engine came to."""
+
+    engine: str
+    """Its name."""
+    version: str
+    """Its name and versions, as it tells them."""
+    termination: str
+    """Why it stopped."""
+    holding: str
+    """What it holds."""
+    goal: float | None
+    """Price of its plan, in the goal's unit."""
+    step_seconds: float | None
+    """Step time of its plan."""
+    bound: float | None
+    """No plan is cheaper than this, as it knows."""
+    gap: float | None
+    """``(goal - bound) / goal``."""
+    seconds: float
+    """Wall-clock seconds from the problem to the answer, writing the program included."""
+    cpu_seconds: float
+    """CPU seconds of the same."""
+    ratio: float | None = None
+    """Wall-clock time over that of the fastest engine that proved its answer."""
+    nodes: int
+    """Branches of its tree search."""
+    priced: int
+    """Points that it priced."""
+    detail: str
+    """Why it has no answer, where it cannot have one."""
+    plan: Plan | None
+    """Its plan."""
+
+
+class Comparison(Record):
+    """The answer to ``compare``."""
+
+    unit: str
+    """The goal's unit."""
+    agree: bool
+    """Whether all engines that proved an answer came to the same goal, or to none."""
+    engines: tuple[Row, ...]
+    """One row an engine, in the order asked."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 all proved and agree, 1 they proved that there is no plan, 3 some did not, 4 differ."""
+        proved = [row for row in self.engines if row.termination in ("proved", "exhausted")]
+        if not self.agree:
+            return 4
+        if len(proved) < len(self.engines):
+            return 3
+        return 0 if any(row.goal is not None for row in proved) else 1
+
+    def to_json(self) -> str:
+        """Render as JSON."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
+
+
+def compare(
+    spec: Spec,
+    engines: Sequence[str] = (),
+    *,
+    time_limit: float | None = None,
+    sets: Sequence[str] = (),
+    limits: Sequence[Condition] = (),
+    rules: Iterable[Rule] = (),
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[str, Progress], None] | None = None,
+) -> Comparison:
+    """
+    Solve a spec with several engines, one after the other.
+
+    Parameters
+    ----------
+    engines
+        Names, such as ``cp-sat`` and ``milp:scip``; all that are shipped unless given.
+    time_limit
+        Seconds for each of them.
+    progress
+        Called now and then with the engine's name, incumbent and bound.
+
+    Raises
+    ------
+    InputError
+        The spec is wrong, or an engine cannot run here.
+    """
+    names = tuple(dict.fromkeys(engines or ENGINES))
+    for name in names:
+        require(name)
+    problem, own = problem_of(spec, sets, limits), tuple(rules)
+    rows, unit = [], ""
+    for name in names:
+        told = None if progress is None else _named(progress, name)
+        config = SolverConfig(seconds=time_limit, seed=seed, workers=workers, progress=told)
+        start, cpu = time.monotonic(), time.process_time()
+        form, outcome = run(problem, own, name, config)
+        spent = time.monotonic() - start, time.process_time() - cpu
+        unit = form.program.goal.unit
+        plan = price = None
+        if outcome.best:
+            plan, price, _ = checked(form, outcome.best[0])
+        row = _row(name, outcome, form.goal_scale, spent)
+        if plan and price:
+            row = row.model_copy(update=_priced(form, plan, price, row.bound))
+        rows.append(row)
+        if outcome.termination is Termination.INTERRUPTED:
+            break
+    return Comparison(unit=unit, agree=_agree(rows), engines=_ratios(rows))
+
+
+def engines_of(text: str) -> tuple[str, ...]:
+    """
+    Read a list of engines, as ``cp-sat,milp,milp:scip``.
+
+    Raises
+    ------
+    InputError
+        A name is empty.
+    """
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        remedy = f"such as {','.join(ENGINES)}"
+        raise InputError([Fault("--engines", "", f"{text!r} has an empty name", remedy)])
+    return names
+
+
+def _named(told: Callable[[str, Progress], None], name: str) -> Callable[[Progress], None]:
+    """Add an engine's name to what it reports."""
+    return lambda progress: told(name, progress)
+
+
+def _row(name: str, outcome: Outcome, scale: float, spent: tuple[float, float]) -> Row:
+    """Write down what one engine came to."""
+    return Row(
+        engine=name,
+        version=outcome.engine,
+        termination=outcome.termination.value,
+        holding=outcome.holding.value,
+        goal=None,
+        step_seconds=None,
+        bound=None if outcome.bound is None else float(outcome.bound) * scale,
+        gap=None,
+        seconds=spent[0],
+        cpu_seconds=spent[1],
+        nodes=outcome.nodes,
+        priced=outcome.priced,
+        detail=outcome.detail,
+        plan=None,
+    )
+
+
+def _priced(
+    form: Formulation, plan: Plan, price: Estimate, bound: float | None
+) -> dict[str, object]:
+    """Say what an engine's plan costs, and how far that is from its bound."""
+    goal = goal_of(form, plan, price)
+    gap = 1.0 if bound is None else max(0.0, (goal - bound) / goal)
+    return {"plan": plan, "goal": goal, "gap": gap, "step_seconds": price.step_seconds}
+
+
+def _agree(rows: Sequence[Row]) -> bool:
+    """Tell whether all proven answers are the same."""
+    proved = [row.goal for row in rows if row.termination in ("proved", "exhausted")]
+    goals = [goal for goal in proved if goal is not None]
+    if goals and len(goals) < len(proved):
+        return False
+    return not goals or max(goals) - min(goals) <= SAME * max(goals)
+
+
+def _ratios(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Measure every engine in the time of the fastest that is done."""
+    done = [row.seconds for row in rows if row.termination in ("proved", "exhausted")]
+    if not done:
+        return tuple(rows)
+    return tuple(row.model_copy(update={"ratio": row.seconds / min(done)}) for row in rows)
