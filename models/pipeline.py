@@ -164,10 +164,7 @@ class Pipeline(Many):
             "mode": (at["recompute"] == PARTIAL) * 1 + (at["recompute"] == FULL) * 2,
             "turns": m - 1,
             **{name: at[name] for name in _SAME},
-            "fixed": at["once_fixed"]
-            + at["hop_fill"]
-            + m * at["hop_steady"]
-            + as_slow,
+            "fixed": at["once_fixed"] + at["hop_fill"] + m * at["hop_steady"] + as_slow,
             "state_layer": at["weights_layer"] + at["optimizer_layer"],
             "state_front": at["weights_front"]
             + at["optimizer_front"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optplan.compare import compare
     from optplan.evaluate import evaluate
-    from optplan.live import cp_model, plan_in, pyomo_model
+    from optplan.live import cp_model, of_choices, plan_in, pyomo_model
     from optplan.load import load
     from optplan.models.builder import Builder
     from optplan.models.cost.calibration import Calibration
@@ -60,6 +60,7 @@ __all__ = [
     "cp_model",
     "evaluate",
     "load",
+    "of_choices",
     "plan_in",
     "pyomo_model",
     "solve",
@@ -95,6 +96,7 @@ _HOMES = {
     "cp_model": "optplan.live",
     "evaluate": "optplan.evaluate",
     "load": "optplan.load",
+    "of_choices": "optplan.live",
     "plan_in": "optplan.live",
     "pyomo_model": "optplan.live",
     "solve": "optplan.planner",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 WITHIN = 0.2
 """Share by which the best may be exceeded by the plans that a live model holds, unless told."""
 
-MOST_STAGES = 12_000
+MOST_STAGES = 30_000
 """Stages that a live model may hold; where there are more, plans nearer to the best are kept."""
 
-FEWER = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
+FEWER = (4.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.0)
 """Shares that are tried where there are too many stages."""
 
 
@@ -111,18 +111,22 @@ def part_of(
         remedy = "run optplan solve, which says which rules clash"
         raise InputError([Fault("", "spec", "there is no plan to be written down", remedy)])
     goal = 0.0 if found.outcome.goal is None else float(found.outcome.goal)
-    left, share = _bearable(found.left, share, goal)
+    left, share = _bearable(form, found.left, share, goal)
     points = exhaustive.count(form.program)
     held = found.outcome.best[0] if found.outcome.best else None
     return Part(form, left, share, points, goal * form.program.goal.scale, held)
 
 
-def _bearable(left: Left, share: float | None, goal: float) -> tuple[Left, float | None]:
-    """Keep as many points as a model can hold."""
-    for smaller in (share, *(s for s in FEWER if share is None or s < share)):
-        near = 0.0 if smaller is None else goal * (1 + smaller)
+def _bearable(
+    form: Formulation, left: Left, share: float | None, goal: float
+) -> tuple[Left, float | None]:
+    """Keep as many points as a model can hold; a stage whose layers are fixed is nothing to it."""
+    pipeline = form.program.pipeline
+    fixed = pipeline is not None and (pipeline.even or bool(pipeline.given))
+    for smaller in (share, *(s for s in FEWER if share is not None and s < share)):
+        near = float("inf") if smaller is None else goal * (1 + smaller)
         part = left if smaller is share else left.take(left.bound <= near)
-        free = part.columns["free"] == 1
+        free = (part.columns["free"] == 1) & (not fixed)
         stages = int(part.columns["pp"][free].sum()) + int((~free).sum())
         if stages <= MOST_STAGES:
             return part, smaller
@@ -217,6 +221,29 @@ def cp_of(part: Part) -> Model:
     model.tick_seconds = float(part.form.tick)
     model.origin = (part, parts)
     return model
+
+
+def of_choices(model: Any, function: Callable[[Mapping[str, int]], int]) -> Any:
+    """
+    Write any function of the choices as a linear expression of a live model.
+
+    Every point of the model has one value of it, so that products and quotients of choices cost
+    nothing: ``of_choices(model, lambda at: at["tp"] * at["pp"]) <= 32``.
+
+    Parameters
+    ----------
+    model
+        What ``pyomo_model`` or ``cp_model`` returned.
+    function
+        Takes values of the choices by name (words by their place in the program's list) and
+        returns a whole number.
+    """
+    if hasattr(model, "raw"):
+        _, parts = model.origin
+        pairs = zip(parts.options, parts.selectors, strict=True)
+        return sum(function(parts.points[option.place]) * on for option, on in pairs)
+    hull = model.optplan[1]
+    return hull.sheet.expression(hull.of_choices(function))
 
 
 def plan_in(model: Any, solver: sat.CpSolver | None = None) -> Plan:

@@ -128,8 +128,8 @@ class Written:
                 self._tie(name, table.keys[place], hot, rows[:, place].tolist(), held)
         for place, given in enumerate(table.gives, start=width):
             values = rows[:, place].tolist()
-            self.columns[given] = _blend(values, held)
-            self.known[given] = _gathered(values, held)
+            self.columns[given] = blend(values, held)
+            self.known[given] = gathered(values, held)
 
     def _only(self, name: str, hot: Hot, allowed: set[int]) -> None:
         """Forbid the values of a choice that a table does not have."""
@@ -141,9 +141,9 @@ class Written:
     ) -> None:
         """Tie the rows of a table to the column that they are looked up by."""
         if hot is None:
-            self.sheet.equal(name, _blend(values, held).plus(self.columns[key], -1))
+            self.sheet.equal(name, blend(values, held).plus(self.columns[key], -1))
             return
-        rows = _gathered(values, held)
+        rows = gathered(values, held)
         for value, on in hot.items():
             self.sheet.equal(name, rows.get(value, Form()).plus(on, -1))
 
@@ -216,7 +216,7 @@ class Written:
         self.known[truth.result] = {1: on, 0: Form(constant=1).plus(on, -1)}
 
 
-def _blend(values: list[int], held: list[Form]) -> Form:
+def blend(values: list[int], held: list[Form]) -> Form:
     """Write a column as the value of the row that holds, counted from the least."""
     if not values:
         return Form()
@@ -224,7 +224,7 @@ def _blend(values: list[int], held: list[Form]) -> Form:
     return added(((v - base, row) for v, row in zip(values, held, strict=True)), base)
 
 
-def _gathered(values: list[int], held: list[Form]) -> Hot:
+def gathered(values: list[int], held: list[Form]) -> Hot:
     """Add up the rows that share a value."""
     rows: dict[int, list[Form]] = {}
     for value, row in zip(values, held, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor
@@ -18,7 +18,7 @@ from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.milp import TRUST, name_of
 from optplan.solvers.milp_forms import Form, Sheet, added
-from optplan.solvers.milp_model import Written, _gathered
+from optplan.solvers.milp_model import Written, blend, gathered
 from optplan.solvers.milp_solver import DEFAULT, Answer, run
 from optplan.solvers.prover import Constrain, Option, Proof, Prover, least_step, passing
 from optplan.solvers.search import Left
@@ -216,10 +216,8 @@ class Hull(Written):
         chosen = [self.points[option.place] for option in self.options]
         for name in {n: None for at in chosen for n in at}:
             values = [at[name] for at in chosen]
-            base = min(values)
-            column = added(((v - base, on) for v, on in zip(values, self.on, strict=True)), base)
-            self.columns[name] = column
-            self.known[name] = _gathered(values, self.on)
+            column = self.columns[name] = blend(values, self.on)
+            self.known[name] = gathered(values, self.on)
             if name in self.program.domain:
                 self._named(name, column, min(values), max(values))
         step = added((1, made.step) for made in self.stages)
@@ -238,6 +236,13 @@ class Hull(Written):
         self.raw.add_component(name, variable)
         made = self.sheet.take(self.raw.component(name), low, high)
         self.sheet.equal(f"choice.{name}", made.plus(column, -1))
+        if low == high:
+            # A product with it is then linear, to whoever adds one.
+            self.raw.component(name).fix(low)
+
+    def of_choices(self, function: Callable[[Point], int]) -> Form:
+        """Write any function of the choices: every point has one value of it."""
+        return blend([function(self.points[o.place]) for o in self.options], self.on)
 
     def goal(self, unit: float = 1.0) -> LinearExpression:
         """Write the goal in a unit: a sum over points, each divided by its own batch."""

@@ -1,0 +1,328 @@
+"""Live Pyomo and CP-SAT models, constraints added to them, and model files that solvers read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import highspy
+import pyomo.environ as pyo
+import pytest
+from ortools.sat.python import cp_model as sat
+
+import optplan
+from optplan.live import share_of
+from optplan.models.errors import InputError
+from optplan.models.spec.problem import Problem
+from tests.models.samples import problem
+from tests.optplan.command import PAPER, job, run
+
+EXAMPLES = PAPER.parent
+
+SMALL = {
+    "workload.architecture.layers": 7,
+    "search.global_batch": [8, 12],
+    "search.pp": [2, 3, 4],
+    "search.tp": [1, 2],
+    "search.cp": 1,
+    "search.vpp": 1,
+    "search.zero": [0, 1],
+    "search.hsdp": False,
+    "search.schedule": ["1f1b", "zb-h1"],
+    "search.order": "data_inside",
+    "search.sequence_parallel": False,
+    "search.idle_devices": False,
+    "cluster.accelerator.hbm": "2100 kB",
+}
+"""Uneven stages, partial recomputation, and two batches."""
+
+
+@cache
+def small() -> Problem:
+    """A problem whose best plan is bound by memory."""
+    return problem(SMALL)
+
+
+@cache
+def best() -> optplan.Result:
+    """The answer to it."""
+    return optplan.solve(small(), top=0)
+
+
+def goal(result: optplan.Result) -> float:
+    """Goal of an answer."""
+    assert result.certificate.goal is not None
+    return result.certificate.goal
+
+
+def solved(model: pyo.ConcreteModel) -> str:
+    """Solve a Pyomo model as its owner would, and say how that ended."""
+    return str(pyo.SolverFactory("appsi_highs").solve(model).solver.termination_condition)
+
+
+def by_sat(model: Any) -> sat.CpSolver:
+    """Solve a CP-SAT model as its owner would."""
+    solver = sat.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_time_in_seconds = 120
+    assert solver.solve(model.raw) == sat.OPTIMAL
+    return solver
+
+
+@pytest.mark.parametrize("within", ["3%", "20%", "all"])
+def test_a_live_pyomo_model_has_the_optimum_of_the_spec(within: str) -> None:
+    model = optplan.pyomo_model(small(), within=within)
+    assert solved(model) == "optimal"
+    assert pyo.value(model.goal) == pytest.approx(goal(best()), rel=1e-6)
+    plan = optplan.plan_in(model)
+    assert optplan.evaluate(small(), plan).behind == pytest.approx(0, abs=1e-6)
+    assert pyo.value(model.step_seconds) == pytest.approx(
+        optplan.evaluate(small(), plan).estimate.step_seconds, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("within", ["3%", "20%"])
+def test_a_live_cp_sat_model_has_the_optimum_of_the_spec(within: str) -> None:
+    model = optplan.cp_model(small(), within=within)
+    plan = optplan.plan_in(model, by_sat(model))
+    assert optplan.evaluate(small(), plan).behind == pytest.approx(0, abs=1e-6)
+
+
+def test_a_live_model_starts_from_the_best_plan() -> None:
+    model = optplan.pyomo_model(small())
+    assert optplan.plan_in(model) == best().plan
+
+
+def test_a_model_without_a_solution_is_no_plan() -> None:
+    model = optplan.pyomo_model(small())
+    for variable in model.component_data_objects(pyo.Var):
+        variable.value = None
+    with pytest.raises(InputError, match="holds no solution; solve it first"):
+        optplan.plan_in(model)
+    with pytest.raises(InputError, match="holds no solution"):
+        optplan.plan_in(optplan.cp_model(small()), sat.CpSolver())
+
+
+MEMORY = 1_900_000
+"""Bytes below what the best plan takes."""
+
+Added = tuple[str, Callable[[Any], object], Callable[[Any], object]]
+
+LIMITS: dict[str, Added] = {
+    "the network carries no more than two stages": (
+        "pp <= 2",
+        lambda m: setattr(m, "short", pyo.Constraint(expr=m.pp <= 2)),
+        lambda m: m.raw.add(m.columns["pp"] <= 2),
+    ),
+    "headroom in memory": (
+        f"peak_memory <= {MEMORY} B",
+        lambda m: setattr(m, "headroom", pyo.Constraint(expr=m.peak_memory <= MEMORY)),
+        lambda m: m.raw.add(m.columns["peak_bytes"] <= MEMORY),
+    ),
+    "full pipelines, and memory against stages": (
+        f"micro_batches >= 2 * pp and peak_memory + 100 kB * pp <= {MEMORY + 450_000} B",
+        lambda m: (
+            setattr(m, "full", pyo.Constraint(expr=m.micro_batches >= 2 * m.pp)),
+            setattr(
+                m,
+                "both",
+                pyo.Constraint(expr=m.peak_memory + 100_000 * m.pp <= MEMORY + 450_000),
+            ),
+        ),
+        lambda m: (
+            m.raw.add(m.columns["micro_batches"] >= 2 * m.columns["pp"]),
+            m.raw.add(m.columns["peak_bytes"] + 100_000 * m.columns["pp"] <= MEMORY + 450_000),
+        ),
+    ),
+}
+"""A limit as text, as a constraint on a Pyomo model, and as one on a CP-SAT model."""
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_an_added_constraint_does_what_the_limit_does(what: str) -> None:
+    text, in_pyomo, in_sat = LIMITS[what]
+    limited = optplan.solve(small(), limits=[text], top=0)
+    assert goal(limited) > goal(best()) * (1 + 1e-6)
+    for engine, added in (("milp", in_pyomo), ("cp-sat", in_sat)):
+        found = optplan.solve(small(), engine=engine, constrain=added)
+        assert found.status.holding == "optimal", engine
+        assert goal(found) == pytest.approx(goal(limited), rel=1e-9), engine
+
+
+@pytest.mark.parametrize("what", LIMITS)
+def test_a_constraint_on_one_model_of_everything_does_the_same(what: str) -> None:
+    text, in_pyomo, _ = LIMITS[what]
+    model = optplan.pyomo_model(small(), within="all")
+    in_pyomo(model)
+    assert solved(model) == "optimal"
+    limited = optplan.solve(small(), limits=[text], top=0)
+    assert pyo.value(model.goal) == pytest.approx(goal(limited), rel=1e-6)
+
+
+def test_a_constraint_that_leaves_nothing_leaves_no_plan() -> None:
+    for engine in ("milp", "cp-sat"):
+        found = optplan.solve(
+            small(), engine=engine, constrain=lambda m: LIMITS_NONE[engine_of(m)](m)
+        )
+        assert found.plan is None
+        assert found.exit_code == 1
+
+
+def engine_of(model: Any) -> str:
+    """Tell a CP-SAT model from a Pyomo model."""
+    return "cp-sat" if hasattr(model, "raw") else "milp"
+
+
+LIMITS_NONE: dict[str, Callable[[Any], object]] = {
+    "milp": lambda m: setattr(m, "none", pyo.Constraint(expr=m.pp >= 99)),
+    "cp-sat": lambda m: m.raw.add(m.columns["pp"] >= 99),
+}
+
+
+def test_products_of_choices_are_linear() -> None:
+    limited = optplan.solve(small(), limits=["pp * tp <= 4"], top=0)
+    model = optplan.pyomo_model(small(), within="all")
+    product = optplan.of_choices(model, lambda at: at["pp"] * at["tp"])
+    model.few = pyo.Constraint(expr=product <= 4)
+    assert solved(model) == "optimal"
+    assert pyo.value(model.goal) == pytest.approx(goal(limited), rel=1e-6)
+    model = optplan.cp_model(small(), within="300%")
+    model.raw.add(optplan.of_choices(model, lambda at: at["pp"] * at["tp"]) <= 4)
+    plan = optplan.plan_in(model, by_sat(model))
+    assert plan.pp * plan.tp <= 4
+    behind = optplan.evaluate(small(), plan, limits=["pp * tp <= 4"]).behind
+    assert behind == pytest.approx(0, abs=1e-6)
+
+
+def test_an_engine_without_a_live_model_takes_no_constraints() -> None:
+    with pytest.raises(InputError, match="exhaustive has no live model that"):
+        optplan.solve(small(), engine="exhaustive", constrain=lambda model: None)
+
+
+def test_what_rests_on_a_callback_cannot_be_verified_without_it() -> None:
+    def two(model: Any) -> None:
+        model.raw.add(model.columns["pp"] <= 2)
+
+    found = optplan.solve(small(), constrain=two)
+    assert found.rules == ("constrain.two",)
+    assert optplan.verify(found).verdict == "cannot tell"
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def read_back(path: Path) -> tuple[float, dict[str, float]]:
+    """Solve a model file by HiGHS alone: its optimum, and the columns that are not nothing."""
+    highs = highspy.Highs()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("mip_rel_gap", 1e-9)
+    assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
+    highs.run()
+    assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    values = highs.getSolution().col_value
+    found = {highs.getColName(i)[1]: v for i, v in enumerate(values) if abs(v) > 1e-6}
+    return highs.getInfo().objective_function_value, found
+
+
+@pytest.mark.parametrize("form", ["lp", "mps"])
+@pytest.mark.parametrize(
+    ("name", "within"),
+    [
+        ("paper/aquila2-7b", "all"),
+        ("llama-3-70b-64-h100", "2%"),
+        ("qwen3-30b-a3b-16-h100", "5%"),
+    ],
+)
+def test_a_file_read_back_by_highs_has_the_same_optimum(
+    name: str, within: str, form: str, tmp_path: Path
+) -> None:
+    spec, path = EXAMPLES / f"{name}.yaml", tmp_path / f"model.{form}"
+    written = optplan.write_model(spec, path, form, within=within)
+    optimum, found = read_back(path)
+    assert optimum == pytest.approx(goal(optplan.solve(spec, top=0)), rel=1e-6)
+    assert written.best == pytest.approx(optimum, rel=1e-6)
+    names = json.loads(Path(str(written.names)).read_text(encoding="utf-8"))
+    assert set(found) <= set(names["variables"])
+    assert "choice.pp" in found
+    assert names["rules asked before"]
+
+
+def test_rows_bear_the_names_of_rules(tmp_path: Path) -> None:
+    path = tmp_path / "model.lp"
+    optplan.write_model(small(), path, "lp", limits=[f"peak_memory <= {MEMORY} B"])
+    text = path.read_text(encoding="utf-8")
+    for name in ("capacity.hbm(", "price.step_time(", "pipeline.layers(", "choice.pp", "limits."):
+        assert name in text, name
+
+
+def test_an_nl_file_has_names_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.nl"
+    optplan.write_model(small(), path, "nl")
+    assert path.read_text(encoding="utf-8").startswith("g3")
+    rows = Path(f"{path}.row").read_text(encoding="utf-8")
+    assert "capacity.hbm" in rows
+    assert "goal" in rows
+    assert "layers" in Path(f"{path}.col").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["model.pb", "model.pbtxt"])
+def test_a_proto_is_read_back_by_cp_sat(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    optplan.write_model(small(), path, "cpsat-proto", within="5%")
+    model = sat.CpModel()
+    raw = path.read_bytes()
+    if name.endswith("txt"):
+        model.proto.parse_text_format(raw.decode())
+    else:
+        assert raw
+        return
+    solver = sat.CpSolver()
+    solver.parameters.num_workers = 1
+    assert solver.solve(model) == sat.OPTIMAL
+
+
+def test_the_text_form_is_the_whole_program(tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    written = optplan.write_model(small(), path, "text")
+    text = path.read_text(encoding="utf-8")
+    assert "degrees.heads: table" in text
+    assert "goal: min step_ticks / global_batch" in text
+    assert written.within is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--format", "xls", "-o", "m.x"), "--format: there is no form 'xls'; one of lp, mps"),
+        (("--within", "-3", "-o", "m.lp"), "within: cannot read '-3' as a share; write a share"),
+        (("--within", "some", "-o", "m.lp"), "cannot read 'some' as a share"),
+        (("-o", "/no/such/folder/m.lp"), "m.lp: cannot write the file: No such file or directory"),
+        (("--limit", "pp == 99", "-o", "m.lp"), "there is no plan to be written down; run optplan"),
+    ],
+)
+def test_a_wrong_request_for_a_model_is_refused(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = job("baichuan2-7b")
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run("model", spec, *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
+    status, out, err = run("model", job("baichuan2-7b"), "-o", str(tmp_path / "m.lp"))
+    assert (status, err) == (0, "")
+    assert "every plan within 20" in out
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.lp", "m.lp.names.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("20%", 0.2), ("0.05", 0.05), (0, 0.0), ("all", None), (None, None)]
+)
+def test_a_share_may_be_written_in_several_ways(text: Any, share: float | None) -> None:
+    assert share_of(text) == share
