@@ -225,6 +225,8 @@ def first_bound(program: Program, spine: Spine, columns: Mapping[str, Integers])
     if pipeline is None or goal.of != "step_ticks" or goal.per is None or price is None:
         return np.zeros(n)
     assert isinstance(price, Table)
+    if not len(price.rows):
+        return np.zeros(n)
     batches = spine.tables[1]
     shared = spine.joins[1].key
     keys = [k for k in price.keys if k in columns]

@@ -213,8 +213,10 @@ class Settler:
         dict or None
             The point with ``layers[i]``, ``again[i]`` and everything that follows from them.
         """
-        one = {name: np.array([v], dtype=np.int64) for name, v in at.items()}
-        room, most = int(self.rooms(one)[0]), int(self.longest(one)[0])
+        room, most = self.room, self.pipeline.most
+        if self.late.easy:
+            one = {name: np.array([v], dtype=np.int64) for name, v in at.items()}
+            room, most = int(self.rooms(one)[0]), int(self.longest(one)[0])
         if below is not None and not self.headroom:
             per = at[self.program.goal.per] if self.program.goal.per else 1
             most = min(most, int(below * per))

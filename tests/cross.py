@@ -15,7 +15,7 @@ from typing import Any
 
 from optplan import planner
 from optplan.certificate import goal_of
-from optplan.models.errors import InputError, OptplanError
+from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.program import Program, Table
 from optplan.models.spec.problem import Problem
@@ -109,7 +109,7 @@ def examine(
         seen.outcome = "refused"
         seen.demand("beyond 64 bits" in str(error), f"refused: {error}")
         return seen
-    except OptplanError as error:
+    except Exception as error:  # whatever it is, it is a finding about this seed
         seen.mismatches.append(f"planner: {type(error).__name__}: {error}")
         return seen
     seen.points = exhaustive.count(form.program)

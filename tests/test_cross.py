@@ -92,3 +92,10 @@ def test_a_disagreement_ends_with_status_1(
 def test_a_seed_that_once_disagreed_agrees(seed: int) -> None:
     """Limits within a tick, plans cut off on finer ticks, and solutions lost in a presolve."""
     assert cross.examine(seed, limit=5.0).mismatches == []
+
+
+@pytest.mark.parametrize("seed", [105336, 205317])
+def test_problems_that_once_broke_the_planner_are_solved(seed: int) -> None:
+    """Equation 1 with a dense first layer among experts; a price table without a row."""
+    routes = ("reduced", "milp", "exhaustive", "paper")
+    assert cross.examine(seed, routes, clashes=False).mismatches == []
