@@ -48,6 +48,7 @@ __all__ = [
     "Table",
     "Terms",
     "Truth",
+    "lookup",
     "restricts",
     "row_holds",
     "spans",

@@ -45,7 +45,7 @@ def certificate_of(
         gap=None if goal is None else 1.0 if bound is None else max(0.0, (goal - bound) / goal),
         tick_seconds=float(form.tick),
         points=points,
-        strategies_log10=_log10(strategies(form.program)),
+        strategies_log10=strategies_log10(form),
         removed_by_rule=removed,
         removed_by_bound=outcome.removed_by_bound,
         left=left,
@@ -54,6 +54,11 @@ def certificate_of(
         engine=outcome.engine,
         seed=config.seed,
     )
+
+
+def strategies_log10(form: Formulation) -> float:
+    """Decimal logarithm of the joint strategies of a problem."""
+    return _log10(strategies(form.program))
 
 
 def _log10(number: int) -> float:

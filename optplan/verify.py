@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from optplan.certificate import goal_of
+from optplan.certificate import goal_of, strategies_log10
 from optplan.explain import explain_infeasible
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
@@ -18,13 +19,17 @@ from optplan.models.formulate import Formulation, formulate
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
 from optplan.planner import alternatives, run
-from optplan.result import FORMAT, Result
+from optplan.result import FORMAT, Certificate, Result
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
+from optplan.solvers.recheck import recheck
 
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
 """Terminations after which nothing is left to know."""
+
+ENGINE_NAMES = ("cp-sat", "cp-sat, search", "milp", "exhaustive", "paper")
+"""How engines name themselves in a certificate, before their versions."""
 
 PROVEN = 1e-6
 """Largest gap that may be called optimal."""
@@ -34,6 +39,9 @@ EQUAL = 1e-9
 
 LARGEST_FILE = 2**26
 """Bytes that a plan's file may have."""
+
+MOST_EXACT = 20_000_000
+"""A space up to this size has its bound derived anew in whole numbers."""
 
 MOST_POINTS = 50_000_000
 """A space up to this size is priced anew, a larger one is not."""
@@ -148,6 +156,7 @@ def _checks(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     problem = result.problem
     digest = result.computed_digest()
     yield _check("digest", digest == result.digest, f"{digest[:16]} of all but the time spent")
+    yield _engine(result.certificate.engine)
     own = problem.fingerprint
     yield _check("fingerprint", own == result.certificate.fingerprint, f"{own[:16]} of the problem")
     yield _status(result)
@@ -166,6 +175,13 @@ def _checks(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
 def _check(name: str, holds: bool | None, text: str) -> Check:
     """Write one check down."""
     return Check(name=name, holds=holds, text=text)
+
+
+def _engine(told: str) -> Check:
+    """Check that an engine of ours is named; another version of it may count otherwise."""
+    name, _, versions = told.partition(" (")
+    known = name in ENGINE_NAMES and versions.endswith(")")
+    return _check("engine", known, told if known else f"{told!r} is no engine of ours")
 
 
 def _status(result: Result) -> Check:
@@ -194,11 +210,31 @@ def _anew(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     if certificate.bound is not None and best is not None:
         text = f"{certificate.bound:.12g} <= {best:.12g}, priced anew"
         yield _check("bound", certificate.bound <= best * (1 + EQUAL), text)
+        yield from _exactly(form, certificate)
     yield _check("unit", certificate.unit == form.program.goal.unit, certificate.unit)
     if done:
         tick = float(form.tick)
         yield _check("tick", certificate.tick_seconds == tick, f"{tick:g} s")
+        ways = strategies_log10(form)
+        same = _same(ways, certificate.strategies_log10)
+        yield _check("strategies", same, f"10^{ways:g} ways, layers handed out any way")
         yield from _counts(result, form, outcome)
+
+
+def _exactly(form: Formulation, certificate: Certificate) -> Iterator[Check]:
+    """Derive the bound anew from the factored tables, in whole numbers."""
+    assert certificate.bound is not None
+    if certificate.points > MOST_EXACT:
+        return
+    claim = Fraction(certificate.bound) / Fraction(form.goal_scale) * (1 - Fraction(EQUAL))
+    found = recheck(form.program, claim)
+    if found is None or not found.done:
+        return
+    if found.better is None:
+        text = f"no plan below it, in whole numbers, {found.nodes:,} partial plans"
+    else:
+        text = f"{form.decode(found.better)} undercuts it"
+    yield _check("bound, exactly", found.better is None, text)
 
 
 def _plan(result: Result, form: Formulation) -> Iterator[Check]:
@@ -245,6 +281,8 @@ def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Che
     refused = {name: n for name, n in census.removed_by_rule.items() if n}
     text = f"{sum(refused.values()):,} points refused by {len(refused)} rules"
     yield _check("rules' counts", refused == certificate.removed_by_rule, text)
+    same = certificate.priced == outcome.priced
+    yield _check("priced", same, f"{outcome.priced:,} points had their price computed")
     fell = certificate.removed_by_bound == outcome.removed_by_bound
     yield _check("bound's count", fell, f"{outcome.removed_by_bound:,} points fall to the bound")
 

@@ -91,7 +91,8 @@ class _Walk:
         self.start: dict[str, int] = single
         self.levels: list[_Level] = []
         known = set(single)
-        for step in (spans[0], *spans[1:2], *groups, *spans[2:], rest):
+        steps: list[Table | list[str]] = [spans[0], *spans[1:2], *groups, *spans[2:], rest]
+        for step in steps:
             names = step.keys if isinstance(step, Table) else tuple(step)
             if not names:
                 continue
@@ -102,7 +103,7 @@ class _Walk:
     def _place_statements(self, known: set[str]) -> None:
         """Give every statement to the first level at which all that it reads is known."""
         late = self.settler.late
-        waiting = [
+        waiting: list[Statement] = [
             s
             for s in self.program.statements
             if not isinstance(s, Pipeline | Fits)

@@ -18,7 +18,7 @@ from optplan.cli import main
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = ROOT / "examples" / "paper"
 JOBS = ("baichuan2-7b", "qwen-14b", "aquila2-7b")
-ENGINES = ("cp-sat", "exhaustive", "paper")
+ENGINES = ("cp-sat", "milp", "exhaustive", "paper")
 
 WHOLE = "global_batch: {max: 512}"
 FEW = "global_batch: {min: 384, max: 512, multiple_of: 64}"

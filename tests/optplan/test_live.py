@@ -111,6 +111,14 @@ MEMORY = 1_900_000
 
 Added = tuple[str, Callable[[Any], object], Callable[[Any], object]]
 
+
+def full_in_pyomo(model: pyo.ConcreteModel) -> None:
+    """Full pipelines, and memory against stages."""
+    model.full = pyo.Constraint(expr=model.micro_batches >= 2 * model.pp)
+    room = MEMORY + 450_000
+    model.both = pyo.Constraint(expr=model.peak_memory + 100_000 * model.pp <= room)
+
+
 LIMITS: dict[str, Added] = {
     "the network carries no more than two stages": (
         "pp <= 2",
@@ -124,14 +132,7 @@ LIMITS: dict[str, Added] = {
     ),
     "full pipelines, and memory against stages": (
         f"micro_batches >= 2 * pp and peak_memory + 100 kB * pp <= {MEMORY + 450_000} B",
-        lambda m: (
-            setattr(m, "full", pyo.Constraint(expr=m.micro_batches >= 2 * m.pp)),
-            setattr(
-                m,
-                "both",
-                pyo.Constraint(expr=m.peak_memory + 100_000 * m.pp <= MEMORY + 450_000),
-            ),
-        ),
+        full_in_pyomo,
         lambda m: (
             m.raw.add(m.columns["micro_batches"] >= 2 * m.columns["pp"]),
             m.raw.add(m.columns["peak_bytes"] + 100_000 * m.columns["pp"] <= MEMORY + 450_000),
@@ -216,7 +217,7 @@ def test_what_rests_on_a_callback_cannot_be_verified_without_it() -> None:
 
 def read_back(path: Path) -> tuple[float, dict[str, float]]:
     """Solve a model file by HiGHS alone: its optimum, and the columns that are not nothing."""
-    highs = highspy.Highs()
+    highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("mip_rel_gap", 1e-9)
     assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
