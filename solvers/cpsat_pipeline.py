@@ -166,6 +166,9 @@ class _CpSat(Prover):
         if self.constrain is not None:
             self.constrain(model)
         of = model.columns[self.program.goal.of]
+        if self.known is not None:
+            raw.add(of >= self.known[self.program.goal.of])
+            parts.hint(model, self.known)
         if self.goal is not None:
             raw.add(of <= ceil(self.goal * batch) - 1)
         raw.minimize(of)

@@ -405,9 +405,9 @@ class _Milp(Prover):
         self.solver = solver
         self.engine = name_of(solver)
 
-    def _solve(self, raw: pyo.ConcreteModel) -> Answer:
+    def _solve(self, raw: pyo.ConcreteModel, warm: bool = False) -> Answer:
         """Run the solver on a model with what is left of the time."""
-        answer = run(raw, self.solver, self.rest(), self.config.workers, self.config.seed)
+        answer = run(raw, self.solver, self.rest(), self.config.workers, self.config.seed, warm)
         self.nodes += answer.nodes
         if not answer.done:
             timed = self.config.seconds is not None and not answer.interrupted
@@ -471,13 +471,17 @@ class _Milp(Prover):
         if self.constrain is not None:
             self.constrain(hull.raw)
         of = hull.columns[self.program.goal.of]
+        if self.known is not None:
+            low = floor(self.known[self.program.goal.of] * SAFE)
+            hull.sheet.demand("bound", of, low, None)
+            hull.start(self.known)
         if self.goal is not None:
             most = ceil(self.goal * batch) - 1
             hull.sheet.demand("better", of, None, min(most, floor(most * (1 - TRUST))))
         size = max((abs(k) for k in of.terms.values()), default=1)
         unit = float(2 ** size.bit_length())
         hull.raw.goal = pyo.Objective(expr=hull.sheet.expression(of.less(of.constant), unit))
-        answer = self._solve(hull.raw)
+        answer = self._solve(hull.raw, self.known is not None)
         if not answer.found:
             return None
         option, shared = hull.found()

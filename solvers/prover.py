@@ -105,6 +105,8 @@ class Prover:
         self.start = time.monotonic()
         self.nodes = 0
         self.stopped: Termination | None = None
+        self.known: Point | None = None
+        """Best way to hand out the layers of the one point that is looked at, where known."""
         self.hard = self.settler.late.hard or whole or constrain is not None
 
     # -- what an engine says ---------------------------------------------------------------------
@@ -221,6 +223,13 @@ class Prover:
             if goal is not None and low >= float(goal) * EDGE:
                 return None
             at = points[i]
+            if not self.settler.late.hard:
+                # The best way to hand out its layers: no constraint added makes a better one.
+                self.known = self.settler.settle(at)
+                if self.known is None or (
+                    goal is not None and self.settler.goal(self.known) >= goal
+                ):
+                    continue
             for option in self.options([at], every=True):
                 self._improve([at], [option], at[per] if per else 1)
                 if self.stopped:

@@ -1,4 +1,4 @@
-"""Run one benchmark: ``python -m tests.bench exhaustive``, ``startup`` or ``engines``."""
+"""Run one benchmark: ``python -m tests.bench exhaustive``, ``engines``, ``models`` or another."""
 
 from __future__ import annotations
 

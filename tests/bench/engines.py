@@ -5,13 +5,16 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import optplan
+from optplan.models.errors import InputError
 from optplan.models.formulate import formulate
 from optplan.models.program import Program
 from optplan.solvers import exhaustive, paper
 from optplan.solvers.base import Outcome, SolverConfig
+from optplan.solvers.catalogue import Proving, proving
 from optplan.solvers.proved import proved
 from optplan.solvers.search import Search
 
@@ -31,15 +34,24 @@ Road = Callable[[Program], Outcome]
 
 def roads(program: Program) -> dict[str, Road]:
     """Ways to an answer that a program is not too large for, the exhaustive one last."""
-    found: dict[str, Road] = {
-        "cp-sat: search, proof": proved,
-        "search alone": lambda one: Search(one, SolverConfig()).outcome(),
-    }
+    found: dict[str, Road] = {"cp-sat: search, proof": proved}
+    for name in ("milp", "milp:scip"):
+        if (how := _installed(name)) is not None:
+            found[f"{name}: search, proof"] = partial(proved, prove_left=how.prove_left)
+    found["search alone"] = lambda one: Search(one, SolverConfig()).outcome()
     if exhaustive.count(program) <= MOST:
         if program.facts:
             found["paper"] = paper.solve
         found["exhaustive"] = exhaustive.solve
     return found
+
+
+def _installed(name: str) -> Proving | None:
+    """How an engine proves, where it is installed."""
+    try:
+        return proving(name)
+    except InputError:
+        return None
 
 
 def spent(road: Road, program: Program) -> tuple[float, Outcome]:
