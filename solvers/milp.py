@@ -11,7 +11,7 @@ import pyomo.environ as pyo
 
 from optplan.models.program import Program, Row, Terms, row_holds
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
-from optplan.solvers.milp_forms import EXACT, Form, added
+from optplan.solvers.milp_forms import EXACT, Form, added, goal_unit
 from optplan.solvers.milp_model import read, translate
 from optplan.solvers.milp_solver import DEFAULT, run
 from optplan.solvers.rounds import Held, Rounds
@@ -158,8 +158,7 @@ class _Search(Rounds):
         """Run the solver once: choices found, whether it is done, and a bound as a whole number."""
         raw, sheet = self.written.raw, self.written.sheet
         bare = form.less(form.constant)
-        size = max((abs(k) for k in bare.terms.values()), default=1)
-        unit = float(2 ** size.bit_length())
+        unit = goal_unit(bare)
         raw.add_component("goal", pyo.Objective(expr=sheet.expression(bare, unit)))
         try:
             answer = run(raw, self.solver, self.rest, self.config.workers, self.config.seed)
@@ -171,7 +170,9 @@ class _Search(Rounds):
             self.stopped = Termination.TIME_LIMIT if timed else Termination.INTERRUPTED
         low = None
         if answer.bound is not None:
-            slack = abs(answer.bound) * unit * TRUST + unit * TRUST + size / EXACT
+            # Nothing is exact beyond what the goal's own columns can differ by.
+            least, most = sheet.reach(bare)
+            slack = TRUST * (most - least) + (most - least) / EXACT
             low = ceil(answer.bound * unit - slack) + form.constant
         return (dict(read(self.written)) if answer.found else None), answer.done, low
 

@@ -52,6 +52,16 @@ class Form:
         return Form(self.terms, self.constant - constant)
 
 
+def goal_unit(form: Form) -> float:
+    """
+    Choose a unit for a goal, so that its largest coefficient is about a million.
+
+    Some solvers take improvements below an absolute 1e-5 for none.
+    """
+    size = max((abs(k) for k in form.terms.values()), default=1)
+    return float(2 ** max(0, size.bit_length() - 20))
+
+
 def added(parts: Iterable[tuple[int, Form]], constant: int = 0) -> Form:
     """Add up multiples of forms."""
     terms: dict[int, int] = {}

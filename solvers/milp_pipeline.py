@@ -17,7 +17,7 @@ from optplan.models.program import Fits, Program
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.milp import TRUST, name_of
-from optplan.solvers.milp_forms import Form, Sheet, added
+from optplan.solvers.milp_forms import Form, Sheet, added, goal_unit
 from optplan.solvers.milp_model import Written, blend, gathered
 from optplan.solvers.milp_solver import DEFAULT, Answer, run
 from optplan.solvers.prover import Constrain, Option, Proof, Prover, least_step, passing
@@ -444,10 +444,8 @@ class _Milp(Prover):
             # Floats cannot tell what is closer; the bound is lowered by as much.
             most = min(below - 1, floor(below * (1 - TRUST)))
             sheet.demand("better", made.step, None, most)
-        size = max((abs(k) for k in made.step.terms.values()), default=1)
-        unit = float(2 ** size.bit_length())
         bare = made.step.less(made.step.constant)
-        sheet.raw.goal = pyo.Objective(expr=sheet.expression(bare, unit))
+        sheet.raw.goal = pyo.Objective(expr=sheet.expression(bare, goal_unit(bare)))
         answer = self._solve(sheet.raw)
         if not answer.found:
             return None
@@ -478,9 +476,8 @@ class _Milp(Prover):
         if self.goal is not None:
             most = ceil(self.goal * batch) - 1
             hull.sheet.demand("better", of, None, min(most, floor(most * (1 - TRUST))))
-        size = max((abs(k) for k in of.terms.values()), default=1)
-        unit = float(2 ** size.bit_length())
-        hull.raw.goal = pyo.Objective(expr=hull.sheet.expression(of.less(of.constant), unit))
+        bare = of.less(of.constant)
+        hull.raw.goal = pyo.Objective(expr=hull.sheet.expression(bare, goal_unit(bare)))
         answer = self._solve(hull.raw, self.known is not None)
         if not answer.found:
             return None

@@ -50,7 +50,13 @@ OPTIONS: dict[str, dict[str, float]] = {
     },
     "scip": {"limits/gap": 0.0, "numerics/feastol": TIGHT},
     "gurobi": {"MIPGap": 0.0, "MIPGapAbs": TIGHT, "FeasibilityTol": TIGHT, "IntFeasTol": TIGHT},
-    "cbc": {"ratioGap": 0.0, "allowableGap": TIGHT, "integerTolerance": TIGHT, "primalT": TIGHT},
+    "cbc": {
+        "ratioGap": 0.0,
+        "allowableGap": TIGHT,
+        "increment": TIGHT,
+        "integerTolerance": TIGHT,
+        "primalTolerance": TIGHT,
+    },
     "glpk": {"mipgap": 0.0},
     "cplex": {"mip_tolerances_mipgap": 0.0, "mip_tolerances_integrality": TIGHT},
     "xpress": {"miprelstop": 0.0, "mipabsstop": TIGHT},
@@ -160,10 +166,13 @@ def run(
     if solver in SEEDS:
         options[SEEDS[solver]] = seed
     started = time.monotonic()
-    if solver in NEW:
-        answer = _new(model, solver, options, seconds, workers, warm)
-    else:
-        answer = _old(model, solver, options, seconds, warm)
+    try:
+        if solver in NEW:
+            answer = _new(model, solver, options, seconds, workers, warm)
+        else:
+            answer = _old(model, solver, options, seconds, warm)
+    except KeyboardInterrupt:  # some solvers pass it on instead of stopping in order
+        return Answer(False, False, None, interrupted=True, said="interrupted")
     if not answer.done and not answer.interrupted and seconds is not None:
         # Solvers stop a little early when they see that the time will not do.
         early = time.monotonic() - started < seconds / 2

@@ -30,6 +30,7 @@ prices: {prices}
 
 SPACES = {
     "cp-sat": (64, 1, 256, "llama-2-7b", "canonical"),
+    "milp": (64, 1, 256, "llama-2-7b", "canonical"),
     "exhaustive": (64, 1, 16, "llama-2-7b", "canonical"),
     "paper": (512, 1, 2048, "llama-2-7b", "paper"),
 }
