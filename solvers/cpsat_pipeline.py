@@ -193,6 +193,9 @@ class _CpSat(Prover):
         step, peak = raw.new_int_var(0, high, "step"), raw.new_int_var(0, high, "peak")
         shares = [o.share for o in options]
         layers, again = add_rows(raw, shares, selectors, step, peak)
+        for option, selector in zip(options, selectors, strict=True):
+            for column, number in zip(layers, option.layers or (), strict=False):
+                raw.add(column == number).only_enforce_if(selector)
         self._columns(model, points, options, selectors)
         whole = model.columns["step_ticks"] = raw.new_int_var(0, pipeline.most, "step_ticks")
         raw.add_min_equality(whole, [step, pipeline.most])

@@ -200,6 +200,8 @@ class Hull(Written):
                     made.peak = on.times(option.share.state_front)
                 else:
                     made = write_stages(sheet, option.share, on, room, True, exact)
+                    for held, number in zip(made.layers, option.layers or (), strict=False):
+                        sheet.equal("pipeline.layers", held.plus(on, -number))
                 if bounds is not None and known is None:
                     per = points[option.place][goal.per] if goal.per else 1
                     low = floor(bounds[option.place] * per * SAFE)

@@ -56,11 +56,25 @@ class Proof:
 
 @dataclass(frozen=True)
 class Option:
-    """One pipeline that a selector stands for; what a fixed one holds is known already."""
+    """
+    One pipeline that a selector stands for.
+
+    Parameters
+    ----------
+    place
+        Its point's place.
+    share
+        What is handed out.
+    handed
+        What is known to be handed out; None where that is to be found.
+    layers
+        Layers of every stage, where only recomputation is to be found.
+    """
 
     place: int
     share: Share
     handed: Shared | None
+    layers: tuple[int, ...] | None = None
 
 
 class Prover:
@@ -283,6 +297,11 @@ class Prover:
             most = pipeline.most if every else int(self.settler.longest(one)[0])
             if at["free"] and not (pipeline.even or pipeline.given):
                 yield Option(place, pipeline.share(at, room), None)
+                continue
+            if every and at["free"] and at["recompute"] == PARTIAL:
+                layers = pipeline.fixed_layers(at)
+                if len(layers) == at["pp"] and min(layers) >= 0:
+                    yield Option(place, pipeline.share(at, room), None, layers)
                 continue
             for shared, peak in _ways(self.settler, at, room, every):
                 if shared.step <= most:

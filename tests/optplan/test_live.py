@@ -163,6 +163,17 @@ def test_a_constraint_on_one_model_of_everything_does_the_same(what: str) -> Non
     assert pyo.value(model.goal) == pytest.approx(goal(limited), rel=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["milp", "cp-sat"])
+def test_even_stages_recompute_more_where_a_constraint_asks_for_room(engine: str) -> None:
+    even = problem(SMALL, {"search.layers_per_stage": "even", "search.recompute": "partial"})
+    limited = optplan.solve(even, limits=[f"peak_memory <= {MEMORY} B"], top=0)
+    assert goal(limited) > goal(optplan.solve(even, top=0))
+    _, in_pyomo, in_sat = LIMITS["headroom in memory"]
+    added = in_pyomo if engine == "milp" else in_sat
+    found = optplan.solve(even, engine=engine, constrain=added)
+    assert goal(found) == pytest.approx(goal(limited), rel=1e-9)
+
+
 def test_a_constraint_that_leaves_nothing_leaves_no_plan() -> None:
     for engine in ("milp", "cp-sat"):
         found = optplan.solve(
