@@ -245,13 +245,17 @@ def model(
         Make time and memory exactly what the layers make of them, for constraints that ask for
         more of them; without it they are no less.
     """
+    from optplan.live import NoPlan
     from optplan.report.progress import Watch
     from optplan.written import write_model
 
-    with Watch(quiet=json, line="writing the model"):
-        written = write_model(
-            _path(spec), output, form, within=within, exact=exact, sets=set, limits=limit
-        )
+    try:
+        with Watch(quiet=json, line="writing the model"):
+            written = write_model(
+                _path(spec), output, form, within=within, exact=exact, sets=set, limits=limit
+            )
+    except NoPlan as error:
+        return _complain([str(fault) for fault in error.faults], 1)
     if json:
         _write(_dump(written.model_dump(mode="json")))
     else:

@@ -65,14 +65,17 @@ class Comparison(Record):
     """Whether all engines that proved an answer came to the same goal, or to none."""
     engines: tuple[Row, ...]
     """One row an engine, in the order asked."""
+    interrupted: bool = False
+    """Whether a person stopped it before every engine had its turn."""
 
     @property
     def exit_code(self) -> int:
-        """0 all proved and agree, 1 they proved that there is no plan, 3 some did not, 4 differ."""
-        proved = [row for row in self.engines if row.termination in ("proved", "exhausted")]
+        """0 all that can prove do and agree, 1 there is no plan, 3 some did not, 4 they differ."""
+        able = [row for row in self.engines if row.termination != "unsupported"]
+        proved = [row for row in able if row.termination in ("proved", "exhausted")]
         if not self.agree:
             return 4
-        if len(proved) < len(self.engines):
+        if len(proved) < len(able) or not able or self.interrupted:
             return 3
         return 0 if any(row.goal is not None for row in proved) else 1
 
@@ -83,7 +86,7 @@ class Comparison(Record):
 
 def compare(
     spec: Spec,
-    engines: Sequence[str] = (),
+    engines: str | Sequence[str] = (),
     *,
     time_limit: float | None = None,
     sets: Sequence[str] = (),
@@ -110,16 +113,25 @@ def compare(
     InputError
         The spec is wrong, or an engine cannot run here.
     """
-    names = tuple(dict.fromkeys(engines or ENGINES))
+    names = tuple(dict.fromkeys(engines_of(engines) if isinstance(engines, str) else engines))
+    names = names or tuple(ENGINES)
+    if time_limit is not None and not time_limit > 0:
+        wrong = f"{time_limit} s leave no time"
+        raise InputError([Fault("", "time_limit", wrong, "give more than 0 s")])
     for name in names:
         require(name)
     problem, own = problem_of(spec, sets, limits), tuple(rules)
-    rows, unit = [], ""
+    rows: list[Row] = []
+    unit, interrupted = "", False
     for name in names:
         told = None if progress is None else _named(progress, name)
         config = SolverConfig(seconds=time_limit, seed=seed, workers=workers, progress=told)
         start, cpu = time.monotonic(), time.process_time()
-        form, outcome = run(problem, own, name, config)
+        try:
+            form, outcome = run(problem, own, name, config)
+        except KeyboardInterrupt:
+            interrupted = True
+            break
         spent = time.monotonic() - start, time.process_time() - cpu
         unit = form.program.goal.unit
         plan = price = None
@@ -130,8 +142,12 @@ def compare(
             row = row.model_copy(update=_priced(form, plan, price, row.bound))
         rows.append(row)
         if outcome.termination is Termination.INTERRUPTED:
+            interrupted = True
             break
-    return Comparison(unit=unit, agree=_agree(rows), engines=_ratios(rows))
+    if interrupted and not rows:
+        raise KeyboardInterrupt
+    measured = _ratios(rows)
+    return Comparison(unit=unit, agree=_agree(rows), engines=measured, interrupted=interrupted)
 
 
 def engines_of(text: str) -> tuple[str, ...]:

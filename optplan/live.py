@@ -13,6 +13,7 @@ from optplan.models.spec.plan import Plan
 from optplan.planner import Condition, Spec, problem_of
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, SolverConfig, Termination
+from optplan.solvers.late import Late
 from optplan.solvers.search import Left, Search
 from optplan.solvers.settle import Settler
 
@@ -32,6 +33,10 @@ FEWER = (4.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 0.
 """Shares that are tried where there are too many stages."""
 
 
+class NoPlan(InputError):
+    """A spec has no plan that could be written down."""
+
+
 @dataclass(frozen=True)
 class Part:
     """
@@ -49,7 +54,7 @@ class Part:
     points
         Points of the whole space.
     best
-        Goal of the best plan, in the printed unit.
+        Goal of the best plan, in the printed unit; None under limits that ask for slowness.
     held
         The best plan's values with its layers; None where it is not known beforehand.
     """
@@ -58,7 +63,7 @@ class Part:
     left: Left
     within: float | None
     points: int
-    best: float
+    best: float | None
     held: Mapping[str, int] | None = None
 
 
@@ -102,6 +107,9 @@ def part_of(
     """
     form = formulate(problem_of(spec, sets, limits), tuple(rules))
     share = share_of(within)
+    hard = Late(form.program).hard
+    if hard:
+        share = None  # The best is not known before such limits are proved.
     search = Search(form.program, SolverConfig())
     search.spare = float("inf") if share is None else 1 + share
     found = search.run()
@@ -109,12 +117,13 @@ def part_of(
         raise KeyboardInterrupt
     if found.outcome.holding is Holding.NOTHING and not len(found.left):
         remedy = "run optplan solve, which says which rules clash"
-        raise InputError([Fault("", "spec", "there is no plan to be written down", remedy)])
+        raise NoPlan([Fault("", "spec", "there is no plan to be written down", remedy)])
     goal = 0.0 if found.outcome.goal is None else float(found.outcome.goal)
     left, share = _bearable(form, found.left, share, goal)
     points = exhaustive.count(form.program)
-    held = found.outcome.best[0] if found.outcome.best else None
-    return Part(form, left, share, points, goal * form.program.goal.scale, held)
+    held = found.outcome.best[0] if found.outcome.best and not hard else None
+    best = None if held is None else goal * form.program.goal.scale
+    return Part(form, left, share, points, best, held)
 
 
 def _bearable(
@@ -248,7 +257,7 @@ def of_choices(model: Any, function: Callable[[Mapping[str, int]], int]) -> Any:
 
 def plan_in(model: Any, solver: sat.CpSolver | None = None) -> Plan:
     """
-    Read the plan that a solved live model holds.
+    Read the plan that a live model holds; before it is solved, a Pyomo model holds the spec's best.
 
     Parameters
     ----------

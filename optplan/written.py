@@ -39,8 +39,8 @@ class Written(Record):
     within: float | None
     """Every plan whose goal exceeds the best by no more than this share is in it; none: every
     plan."""
-    best: float
-    """Goal of the best plan, in the goal's unit."""
+    best: float | None
+    """Goal of the best plan, in the goal's unit; none under limits that ask for slowness."""
     unit: str
     """The goal's unit."""
     points: int
@@ -85,6 +85,7 @@ def write_model(
     if form not in FORMATS:
         remedy = f"one of {', '.join(FORMATS)}"
         raise InputError([Fault("", "--format", f"there is no form {form!r}", remedy)])
+    _refuse(Path(path), spec)
     part = part_of(spec, within if form != "text" else 0.0, sets, limits, rules)
     program = part.form.program
     names: dict[str, Any] | None = None
@@ -130,6 +131,7 @@ def _pyomo_files(raw: pyo.ConcreteModel, form: str) -> tuple[dict[str, bytes], d
     from pyomo.repn.plugins.lp_writer import LPWriter
     from pyomo.repn.plugins.nl_writer import NLWriter
 
+    plain = Labels()
     if form == "nl":
         text, rows, columns = io.StringIO(), io.StringIO(), io.StringIO()
         NLWriter().write(raw, text, rows, columns, symbolic_solver_labels=True)
@@ -170,40 +172,64 @@ def _components(raw: pyo.ConcreteModel) -> Iterable[Any]:
     yield from raw.component_data_objects((pyo.Var, pyo.Constraint, pyo.Objective))
 
 
-def plain(component: Any) -> str:
+class Labels:
     """
-    Name a part of a Pyomo model as file formats allow it.
+    Names for the parts of a Pyomo model that every file format allows.
 
     ``option[17].'capacity.hbm'.row[3]`` becomes ``capacity.hbm(17,3)``, a choice ``choice.tp``.
     """
-    name = str(component.name).replace("'", "")
-    found = re.fullmatch(r"(?:option\[(\d+)\]\.)?(.*?)\.(?:row|var)\[(\d+)\]", name)
-    if not found:
-        chosen = component.parent_block() is component.model() and component.is_variable_type()
-        return f"choice.{name}" if chosen else name
-    option, rule, number = found.groups()
-    where = number if option is None else f"{option},{number}"
-    return f"{rule}({where})"
+
+    def __init__(self) -> None:
+        self._taken: dict[str, str] = {}
+
+    def __call__(self, component: Any) -> str:
+        """Name a part; no two parts share a name."""
+        name = str(component.name).replace("'", "")
+        found = re.fullmatch(r"(?:option\[(\d+)\]\.)?(.*?)\.(?:row|var)\[(\d+)\]", name)
+        if found:
+            option, rule, number = found.groups()
+            name = f"{rule}({number if option is None else f'{option},{number}'})"
+        elif component.parent_block() is component.model() and component.is_variable_type():
+            name = f"choice.{name}"
+        # A minus or a blank in a user's own name would end it there.
+        plain = re.sub(r"[^A-Za-z0-9_.(),]", "_", name)
+        while self._taken.setdefault(plain, name) != name:
+            plain += "_"
+        return plain
 
 
 def _save(target: Path, files: dict[str, bytes]) -> None:
-    """Write files whole or not at all."""
+    """Write files whole or not at all; a link is followed, what is no file is left alone."""
     made: list[tuple[str, Path]] = []
     try:
-        for ending, data in files.items():
-            place = Path(f"{target}{ending}")
+        places = {ending: Path(f"{target}{ending}").resolve() for ending in files}
+        for place in places.values():
+            if place.exists() and not place.is_file():
+                raise OSError(None, "there is something that is no file")
+        for ending, place in places.items():
             handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name[:80]}.")
             made.append((name, place))
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.write(files[ending])
+            Path(name).chmod(place.stat().st_mode & 0o777 if place.exists() else 0o644)
         for name, place in made:
-            Path(name).chmod(0o644)
             Path(name).replace(place)
-    except OSError as error:
-        problem = f"cannot write the file: {error.strerror}"
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        problem = f"cannot write the file: {why}"
         remedy = "name a file in a folder that can be written to"
         raise InputError([Fault(str(target), "", problem, remedy)]) from None
     finally:
         for name, _ in made:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
+
+
+def _refuse(target: Path, spec: Spec) -> None:
+    """Refuse to write over the spec, or to nowhere."""
+    remedy = "give the file another name"
+    if str(target) in ("", "."):
+        raise InputError([Fault("--output", "", "no file is named", "name a file")])
+    with contextlib.suppress(OSError, ValueError):
+        if isinstance(spec, str | Path) and target.resolve() == Path(spec).resolve():
+            raise InputError([Fault(str(target), "", "this is the spec itself", remedy)])

@@ -212,6 +212,7 @@ class _CpSat(Prover):
         parts = Parts(points, options, selectors, layers, again)
         for name, columns in (("layers", layers), ("again", again)):
             model.columns |= {f"{name}[{i}]": column for i, column in enumerate(columns)}
+        model.origin = (None, parts)
         return model, parts
 
     def _columns(

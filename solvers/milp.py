@@ -13,7 +13,7 @@ from optplan.models.program import Program, Row, Terms, row_holds
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.milp_forms import EXACT, Form, added, goal_unit
 from optplan.solvers.milp_model import read, translate
-from optplan.solvers.milp_solver import DEFAULT, run
+from optplan.solvers.milp_solver import DEFAULT, run, why_stopped
 from optplan.solvers.rounds import Held, Rounds
 
 TRUST = 1e-7
@@ -166,8 +166,7 @@ class _Search(Rounds):
             raw.del_component("goal")
         self.nodes += answer.nodes
         if not answer.done:
-            timed = self.config.seconds is not None and not answer.interrupted
-            self.stopped = Termination.TIME_LIMIT if timed else Termination.INTERRUPTED
+            self.stopped = why_stopped(answer)
         low = None
         if answer.bound is not None:
             # Nothing is exact beyond what the goal's own columns can differ by.

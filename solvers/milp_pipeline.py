@@ -19,7 +19,7 @@ from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.milp import TRUST, name_of
 from optplan.solvers.milp_forms import Form, Sheet, added, goal_unit
 from optplan.solvers.milp_model import Written, blend, gathered
-from optplan.solvers.milp_solver import DEFAULT, Answer, run
+from optplan.solvers.milp_solver import DEFAULT, Answer, run, why_stopped
 from optplan.solvers.prover import Constrain, Option, Proof, Prover, least_step, passing
 from optplan.solvers.search import Left
 from optplan.solvers.settle import Point
@@ -210,6 +210,7 @@ class Hull(Written):
                         sheet.demand("bound", of.plus(on, -low), 0, None)
             self.stages.append(made)
         self._columns()
+        self.raw.optplan = (None, self)
 
     def _columns(self) -> None:
         """Tie the columns of the program to the point chosen."""
@@ -241,6 +242,19 @@ class Hull(Written):
         if low == high:
             # A product with it is then linear, to whoever adds one.
             self.raw.component(name).fix(low)
+
+    def moved(self) -> bool:
+        """Tell whether somebody fixed or bounded a choice away from the one value it has here."""
+        for name in self.program.domain:
+            variable, (value, *others) = self.raw.component(name), sorted(self.known[name])
+            if others or variable is None or variable.ctype is not pyo.Var:
+                continue
+            low, high = variable.lb, variable.ub
+            if (low is not None and low > value) or (high is not None and high < value):
+                return True
+            if variable.fixed and variable.value != value:
+                return True
+        return False
 
     def of_choices(self, function: Callable[[Point], int]) -> Form:
         """Write any function of the choices: every point has one value of it."""
@@ -412,8 +426,7 @@ class _Milp(Prover):
         answer = run(raw, self.solver, self.rest(), self.config.workers, self.config.seed, warm)
         self.nodes += answer.nodes
         if not answer.done:
-            timed = self.config.seconds is not None and not answer.interrupted
-            self.stopped = Termination.TIME_LIMIT if timed else Termination.INTERRUPTED
+            self.stopped = why_stopped(answer)
         return answer
 
     def prove(self, shares: Sequence[Share], below: int | None) -> Proof:
@@ -470,6 +483,8 @@ class _Milp(Prover):
             hull.post(statement)
         if self.constrain is not None:
             self.constrain(hull.raw)
+            if hull.moved():
+                return None
         of = hull.columns[self.program.goal.of]
         if self.known is not None:
             low = floor(self.known[self.program.goal.of] * SAFE)

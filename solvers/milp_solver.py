@@ -5,22 +5,23 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import highspy
 import pyomo.environ as pyo
 from pyomo.common.errors import ApplicationError
 from pyomo.common.tee import capture_output
+from pyomo.common.tempfiles import TempfileManager
 from pyomo.contrib.solver.common.base import Availability
 from pyomo.contrib.solver.common.factory import SolverFactory as NewFactory
 from pyomo.contrib.solver.common.results import SolutionStatus, TerminationCondition
 from pyomo.contrib.solver.solvers.highs import Highs
-from pyomo.core.expr.visitor import identify_variables
 from pyomo.opt import SolverFactory as OldFactory
 from pyomo.opt import TerminationCondition as Old
 
 from optplan.models.errors import Fault, InputError
+from optplan.solvers.base import Termination
 
 DEFAULT = "highs"
 
@@ -81,6 +82,8 @@ class Answer:
         No solution has a smaller objective; None where nothing is known.
     interrupted
         Whether a person stopped it.
+    failed
+        Whether it gave up, neither done nor out of time.
     nodes
         Branches of its search, where it counts them.
     said
@@ -91,6 +94,7 @@ class Answer:
     done: bool
     bound: float | None
     interrupted: bool = False
+    failed: bool = False
     nodes: int = 0
     said: str = ""
 
@@ -119,7 +123,7 @@ def require(solver: str) -> None:
         With what to install.
     """
     remedy = INSTALL.get(solver)
-    known = solver in NEW or solver in OldFactory
+    known = solver in NEW or (solver in OldFactory and not solver.startswith("_"))
     if not known and remedy is None:
         remedy = f"one of {', '.join(sorted(INSTALL))}, or another name that Pyomo has"
         problem = f"Pyomo knows no solver {solver!r}"
@@ -172,12 +176,34 @@ def run(
         else:
             answer = _old(model, solver, options, seconds, warm)
     except KeyboardInterrupt:  # some solvers pass it on instead of stopping in order
-        return Answer(False, False, None, interrupted=True, said="interrupted")
-    if not answer.done and not answer.interrupted and seconds is not None:
+        return _interrupted()
+    except Exception as error:
+        if "KeyboardInterrupt" in f"{type(error).__name__}{error}":  # it came in disguise
+            return _interrupted()
+        if solver == DEFAULT:
+            raise
+        why = " ".join(str(error).split())[:160]
+        problem = f"{solver} cannot solve this model: {type(error).__name__}: {why}"
+        remedy = "take milp, milp:scip, milp:cbc or another solver of mixed-integer programs"
+        raise InputError([Fault("", "engine", problem, remedy)]) from None
+    if not answer.done and not answer.interrupted:
         # Solvers stop a little early when they see that the time will not do.
-        early = time.monotonic() - started < seconds / 2
-        return Answer(answer.found, False, answer.bound, early, answer.nodes, answer.said)
+        timed = seconds is not None and time.monotonic() - started >= seconds / 2
+        return replace(answer, failed=not timed)
     return answer
+
+
+def why_stopped(answer: Answer) -> Termination:
+    """Say why a solver is not done."""
+    if answer.interrupted:
+        return Termination.INTERRUPTED
+    return Termination.FAILED if answer.failed else Termination.TIME_LIMIT
+
+
+def _interrupted() -> Answer:
+    """Say that a person stopped a solver that told nothing, and drop its files."""
+    TempfileManager.clear_tempfiles()
+    return Answer(False, False, None, interrupted=True, said="interrupted")
 
 
 def _new(
@@ -216,13 +242,15 @@ def _new(
     done = none or condition is TerminationCondition.convergenceCriteriaSatisfied
     bound = result.objective_bound
     known = bound is not None and math.isfinite(bound)
+    # What HiGHS calls unknown is a solve that was cancelled.
     stopped = condition is TerminationCondition.interrupted or (
-        seconds is None and not done and condition is TerminationCondition.unknown
+        solver == DEFAULT and condition is TerminationCondition.unknown
     )
     info = result.extra_info
     counts = [int(info[key]) for key in ("mip_node_count", "NNodes") if key in info]
     nodes = max([0, *counts])
-    return Answer(found, done, bound if known else None, stopped, nodes, condition.name)
+    low = bound if known else None
+    return Answer(found, done, low, stopped, nodes=nodes, said=condition.name)
 
 
 def _old(
@@ -250,23 +278,14 @@ def _old(
     bound = result.problem.lower_bound
     known = isinstance(bound, int | float) and math.isfinite(bound) and (done or bound > -1e30)
     stopped = condition is Old.userInterrupt
-    return Answer(found, done, bound if known else None, stopped, 0, str(condition))
-
-
-def touched(model: pyo.ConcreteModel) -> list[pyo.Var]:
-    """Variables that some active row or goal of a model reads."""
-    seen = {}
-    for part in model.component_data_objects((pyo.Constraint, pyo.Objective), active=True):
-        for variable in identify_variables(getattr(part, "body", part)):
-            seen[id(variable)] = variable
-    return list(seen.values())
+    return Answer(found, done, bound if known else None, stopped, said=str(condition))
 
 
 class _quiet:
     """Keep what solvers and Pyomo say from a person's screen."""
 
     def __enter__(self) -> None:
-        self._output = capture_output(capture_fd=True)
+        self._output = capture_output(capture_fd=False)
         self._output.__enter__()
         self._level = logging.getLogger("pyomo").level
         logging.getLogger("pyomo").setLevel(logging.CRITICAL)

@@ -20,6 +20,9 @@ from optplan.solvers.search import Left
 from optplan.solvers.settle import Point, Settler, share_fixed
 from optplan.solvers.stages import Shared
 
+NO_TIME = 0.001
+"""Seconds that an engine is given where none are left."""
+
 EDGE = 1 + 1e-9
 """Only what is bounded above the incumbent by this factor need not be looked at."""
 
@@ -149,7 +152,12 @@ class Prover:
     def run(self) -> Outcome:
         """Go through the points left."""
         points = [self.left.at(i) for i in range(len(self.left))]
-        low = self._one_by_one(points) if self.hard and not self.whole else self._batches(points)
+        try:
+            one = self.hard and not self.whole
+            low = self._one_by_one(points) if one else self._batches(points)
+        except KeyboardInterrupt:  # between two solves
+            self.stopped = Termination.INTERRUPTED
+            low = Fraction(float(min(self.left.bound, default=0.0)))
         goal = self.goal
         known = [bound for bound in (goal, low) if bound is not None]
         bound = min(known, default=None)
@@ -236,6 +244,10 @@ class Prover:
             low, goal = float(self.left.bound[i]), self.goal
             if goal is not None and low >= float(goal) * EDGE:
                 return None
+            if self.config.seconds is not None and (self.rest() or 0.0) <= NO_TIME:
+                # The smallest models are solved in no time at all, so that no solver says so.
+                self.stopped = Termination.TIME_LIMIT
+                return Fraction(low)
             at = points[i]
             if not self.settler.late.hard:
                 # The best way to hand out its layers: no constraint added makes a better one.
@@ -262,7 +274,7 @@ class Prover:
         """Seconds left."""
         if self.config.seconds is None:
             return None
-        return max(0.001, self.config.seconds - (time.monotonic() - self.start))
+        return max(NO_TIME, self.config.seconds - (time.monotonic() - self.start))
 
     def asked(self) -> Iterator[Table | Row]:
         """Statements that a model has to hold: those after the layers, or all of them."""

@@ -81,4 +81,5 @@ def show_written(console: Console, written: Written) -> None:
     else:
         text.append(f"  every plan within {written.within:.3%} of the best is in it ({held});\n")
         text.append("  with constraints added its optimum is the true one up to there. The best: ")
-    console.print(text.append(goal_text(written.best, written.unit), "bold"))
+    best = goal_text(written.best, written.unit) or "not known beforehand"
+    console.print(text.append(best, "bold"))

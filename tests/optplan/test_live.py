@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -209,6 +210,28 @@ def test_products_of_choices_are_linear() -> None:
     assert behind == pytest.approx(0, abs=1e-6)
 
 
+def test_a_choice_fixed_or_bounded_by_a_callback_stays_so() -> None:
+    fixed = optplan.solve(small(), sets=["pp=2"], top=0)
+    for added in (lambda m: m.pp.fix(2), lambda m: m.pp.setub(2)):
+        found = optplan.solve(small(), engine="milp", constrain=added)
+        assert goal(found) == pytest.approx(goal(fixed), rel=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["milp", "cp-sat"])
+def test_functions_of_choices_serve_a_callback(engine: str) -> None:
+    limited = optplan.solve(small(), limits=["pp * tp <= 4"], top=0)
+
+    def few(model: Any) -> None:
+        product = optplan.of_choices(model, lambda at: at["pp"] * at["tp"])
+        if engine == "milp":
+            model.few = pyo.Constraint(expr=product + 0 * model.pp <= 4)
+        else:
+            model.raw.add(product <= 4)
+
+    found = optplan.solve(small(), engine=engine, constrain=few)
+    assert goal(found) == pytest.approx(goal(limited), rel=1e-9)
+
+
 def test_an_engine_without_a_live_model_takes_no_constraints() -> None:
     with pytest.raises(InputError, match="exhaustive has no live model that"):
         optplan.solve(small(), engine="exhaustive", constrain=lambda model: None)
@@ -266,7 +289,7 @@ def test_rows_bear_the_names_of_rules(tmp_path: Path) -> None:
     path = tmp_path / "model.lp"
     optplan.write_model(small(), path, "lp", limits=[f"peak_memory <= {MEMORY} B"])
     text = path.read_text(encoding="utf-8")
-    for name in ("capacity.hbm(", "price.step_time(", "pipeline.layers(", "choice.pp", "limits."):
+    for name in ("capacity.hbm(", "price.step_time(", "pipeline.layers(", "point(", "limits."):
         assert name in text, name
 
 
@@ -278,6 +301,25 @@ def test_an_nl_file_has_names_beside_it(tmp_path: Path) -> None:
     assert "capacity.hbm" in rows
     assert "goal" in rows
     assert "layers" in Path(f"{path}.col").read_text(encoding="utf-8")
+
+
+def test_a_users_own_name_does_not_break_a_file(tmp_path: Path) -> None:
+    """A minus ends a name in an LP file."""
+    path = tmp_path / "model.lp"
+    limit = optplan.Limit(name="keep-some-room", rule=f"peak_memory <= {MEMORY} B")
+    optplan.write_model(small(), path, "lp", limits=[limit])
+    limited = optplan.solve(small(), limits=[limit], top=0)
+    assert read_back(path)[0] == pytest.approx(goal(limited), rel=1e-6)
+    assert "limits.keep_some_room(" in path.read_text(encoding="utf-8")
+
+
+def test_a_limit_that_asks_for_slowness_leaves_the_best_unknown(tmp_path: Path) -> None:
+    slower = f"step_seconds >= {best().estimate.step_seconds * 1.05} s"  # type: ignore[union-attr]
+    path = tmp_path / "model.lp"
+    written = optplan.write_model(small(), path, "lp", limits=[slower])
+    assert written.best is written.within is None
+    proved = optplan.solve(small(), limits=[slower], top=0)
+    assert read_back(path)[0] == pytest.approx(goal(proved), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["model.pb", "model.pbtxt"])
@@ -312,7 +354,6 @@ def test_the_text_form_is_the_whole_program(tmp_path: Path) -> None:
         (("--within", "-3", "-o", "m.lp"), "within: cannot read '-3' as a share; write a share"),
         (("--within", "some", "-o", "m.lp"), "cannot read 'some' as a share"),
         (("-o", "/no/such/folder/m.lp"), "m.lp: cannot write the file: No such file or directory"),
-        (("--limit", "pp == 99", "-o", "m.lp"), "there is no plan to be written down; run optplan"),
     ],
 )
 def test_a_wrong_request_for_a_model_is_refused(
@@ -324,6 +365,41 @@ def test_a_wrong_request_for_a_model_is_refused(
     assert (status, out) == (2, "")
     assert message in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_where_there_is_no_plan_there_is_nothing_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "m.lp"
+    limits = ("--limit", "pp == 99", "-o", str(path))
+    status, out, err = run("model", job("baichuan2-7b"), *limits)
+    assert (status, out) == (1, "")
+    assert "there is no plan to be written down; run optplan solve" in err
+    assert not path.exists()
+
+
+def test_nothing_but_a_file_is_written_over(tmp_path: Path) -> None:
+    """A folder or a pipe stays, also where only a second file would go; a link is followed."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(Path(job("baichuan2-7b")).read_text(encoding="utf-8"), encoding="utf-8")
+    before = spec.read_bytes()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "m.lp.names.json").mkdir()
+    for name, said in (
+        ("pipe", "there is something that is no file"),
+        ("m.lp", "there is something that is no file"),
+        ("spec.yaml", "this is the spec itself"),
+        ("", "no file is named"),
+        ("x" * 300, "File name too long"),
+    ):
+        status, out, err = run("model", str(spec), "-o", str(tmp_path / name) if name else "")
+        assert (status, out) == (2, ""), name
+        assert said in err, name
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.lp.names.json", "pipe", "spec.yaml"]
+    assert spec.read_bytes() == before
+    (tmp_path / "real.lp").write_text("old", encoding="utf-8")
+    (tmp_path / "link.lp").symlink_to("real.lp")
+    assert run("model", str(spec), "-o", str(tmp_path / "link.lp"))[0] == 0
+    assert (tmp_path / "link.lp").is_symlink()
+    assert "choice.pp" in (tmp_path / "real.lp").read_text(encoding="utf-8")
 
 
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:

@@ -261,7 +261,7 @@ def test_time_from_below_is_proved_or_refused(name: str) -> None:
     goal = road("cp-sat", free)
     least = free.evaluate(goal.best[0])["peak_bytes"] + 1
     program = pipeline("stages of any length", {"limits": (f"peak_memory >= {least} B",)})
-    outcome = road(name, program)
+    outcome = road(name, program, SolverConfig(seconds=240.0))
     consistent(program, outcome)
     if proving(name):
         assert outcome.termination is Termination.PROVED
