@@ -40,7 +40,7 @@ EQUAL = 1e-9
 LARGEST_FILE = 2**26
 """Bytes that a plan's file may have."""
 
-MOST_EXACT = 20_000_000
+MOST_EXACT = 5_000_000
 """A space up to this size has its bound derived anew in whole numbers."""
 
 MOST_POINTS = 50_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -79,7 +80,9 @@ def require(name: str) -> None:
     """
     kind, _, solver = name.partition(":")
     if kind not in ENGINES or (":" in name and (kind != "milp" or not solver)):
+        near = difflib.get_close_matches(kind, ENGINES, 1)
         remedy = f"one of {', '.join(ENGINES)}, or milp:NAME with a solver that Pyomo has"
+        remedy = f"did you mean {near[0]}? {remedy}" if near else remedy
         raise InputError([Fault("", "engine", f"there is no engine {name!r}", remedy)])
     missing = available(kind)
     if missing:

@@ -15,7 +15,7 @@ from optplan.solvers.milp_solver import require, run
 WITHIN = 0.02
 """Share of the best within which all plans are in the model."""
 
-SECONDS = 120.0
+SECONDS = 60.0
 """Wall-clock limit of each solver."""
 
 SOLVERS = ("highs", "scip", "cbc", "glpk")
