@@ -15,7 +15,8 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from optplan.models.errors import Fault, InputError, OptplanError, QuantityError
+from optplan.arguments import choices, seconds, whole
+from optplan.models.errors import InputError, OptplanError
 
 app = App(
     name="optplan",
@@ -79,10 +80,10 @@ def solve(
     workers
         Threads of the engine; the plan does not depend on it.
     """
-    seconds = _seconds(time_limit)
-    _whole("--top", top, 0, 1000)
-    _whole("--workers", workers, 1, 1024)
-    _whole("--seed", seed, 0, 2**31 - 1)
+    limited = seconds(time_limit)
+    whole("--top", top, 0, 1000)
+    whole("--workers", workers, 1, 1024)
+    whole("--seed", seed, 0, 2**31 - 1)
     from optplan.planner import solve as run
     from optplan.report.progress import Watch
 
@@ -91,7 +92,7 @@ def solve(
             _path(spec),
             engine=engine,
             top=top,
-            time_limit=seconds,
+            time_limit=limited,
             sets=set,
             limits=limit,
             seed=seed,
@@ -122,7 +123,7 @@ def evaluate(
         Choices of the plan: tp=8 pp=4 micro_batch=2 recompute=full. What is left out is chosen as
         well as possible. Layers per stage are a list: layers_per_stage=24,24,24,22.
     """
-    values = _choices(plan)
+    values = choices(plan)
     from optplan.evaluate import evaluate as run
 
     evaluation = run(_path(spec), values, sets=set, limits=limit)
@@ -187,9 +188,9 @@ def compare(
     workers
         Threads of the engines.
     """
-    seconds = _seconds(time_limit)
-    _whole("--workers", workers, 1, 1024)
-    _whole("--seed", seed, 0, 2**31 - 1)
+    limited = seconds(time_limit)
+    whole("--workers", workers, 1, 1024)
+    whole("--seed", seed, 0, 2**31 - 1)
     from optplan.compare import compare as run
     from optplan.compare import engines_of
     from optplan.report.progress import Watch
@@ -198,7 +199,7 @@ def compare(
         comparison = run(
             _path(spec),
             engines_of(engines),
-            time_limit=seconds,
+            time_limit=limited,
             sets=set,
             limits=limit,
             seed=seed,
@@ -391,71 +392,6 @@ def _innermost(error: BaseException) -> str:
 def _path(spec: str) -> Path:
     """Take the argument for a file, whatever it looks like."""
     return Path(spec)
-
-
-def _seconds(text: str | None) -> float | None:
-    """Read ``--time-limit``."""
-    if text is None:
-        return None
-    from optplan.models import units
-
-    try:
-        seconds = units.parse(text, "seconds")
-    except QuantityError as error:
-        problem, _, remedy = str(error).partition("; ")
-        raise InputError([Fault("--time-limit", "", problem, remedy or "write 60 s")]) from None
-    if seconds <= 0:
-        raise InputError(
-            [Fault("--time-limit", "", f"{text!r} leaves no time", "give more than 0 s")]
-        )
-    return seconds
-
-
-def _whole(option: str, value: int, least: int, most: int) -> None:
-    """Refuse a number out of range."""
-    if not least <= value <= most:
-        raise InputError([Fault(option, "", f"{value} is out of range", f"from {least} to {most}")])
-
-
-def _choices(plan: Sequence[str]) -> dict[str, object]:
-    """Read ``tp=8 recompute=full`` into values."""
-    from optplan.models.expression import ALIASES
-
-    values: dict[str, object] = {}
-    faults = []
-    words: dict[str, object] = {"true": True, "false": False, "on": True, "off": False}
-    for item in plan:
-        name, equals, text = item.partition("=")
-        long = ALIASES.get(name.strip(), name.strip())
-        value: object = text.strip()
-        if long in ("sequence_parallel", "hsdp", "offload"):
-            value = words.get(text.strip(), value)
-        if long.endswith("_per_stage"):
-            value = _per_stage(text.strip())
-        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 18:
-            value = int(value)
-        if not equals or not long:
-            faults.append(
-                Fault(f"{item!r}", "", "this is no choice", "write name=value, such as tp=8")
-            )
-        elif long in values:
-            faults.append(Fault(f"{item!r}", "", f"{long} is given twice", "give it once"))
-        else:
-            values[long] = value
-    if faults:
-        raise InputError(faults)
-    return values
-
-
-def _per_stage(text: str) -> object:
-    """Read ``24,24,24,22``, or ``8*14,7`` for fourteen stages of 8 and one of 7."""
-    found: list[int] = []
-    for part in text.strip("[]()").split(","):
-        number, _, times = part.strip().partition("*")
-        if not number.isdigit() or (times and not times.isdigit()) or len(number + times) > 9:
-            return text
-        found += [int(number)] * min(int(times or 1), 5000)
-    return tuple(found)
 
 
 def _console() -> Any:

@@ -15,7 +15,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.planner import Condition, Spec, checked, problem_of, run
 from optplan.solvers.base import Outcome, Progress, SolverConfig, Termination
-from optplan.solvers.catalogue import ENGINES, require
+from optplan.solvers.catalogue import ENGINES, engine, proving, require
 
 SAME = 1e-6
 """Goals that differ by less than this share are the same: what an engine's own gap may be."""
@@ -125,6 +125,8 @@ def compare(
     unit, interrupted = "", False
     for name in names:
         told = None if progress is None else _named(progress, name)
+        engine(name)  # whose imports are nobody's time
+        proving(name)
         config = SolverConfig(seconds=time_limit, seed=seed, workers=workers, progress=told)
         start, cpu = time.monotonic(), time.process_time()
         try:

@@ -188,7 +188,8 @@ def pyomo_model(
 
 def pyomo_of(part: Part, exact: bool = False) -> pyo.ConcreteModel:
     """Write a part of a space as a live Pyomo model."""
-    from optplan.solvers.milp_pipeline import live, name_units
+    from optplan.solvers.milp_hull import name_units
+    from optplan.solvers.milp_pipeline import live
 
     name = str(part.form.problem.workload.architecture.name or "program")
     held = dict(part.held) if part.held else None

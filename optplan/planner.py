@@ -251,7 +251,7 @@ def with_units(constrain: Constrain, tick: float) -> Constrain:
         if hasattr(model, "tick_seconds"):
             model.tick_seconds = tick
         else:
-            import_module("optplan.solvers.milp_pipeline").name_units(model, tick)
+            import_module("optplan.solvers.milp_hull").name_units(model, tick)
         return constrain(model)
 
     return units

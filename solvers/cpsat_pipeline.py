@@ -16,7 +16,8 @@ from optplan.solvers.cpsat import ENGINE
 from optplan.solvers.cpsat_model import Model, post
 from optplan.solvers.cpsat_solver import new_solver, solved
 from optplan.solvers.cpsat_stages import add_rows, prove
-from optplan.solvers.prover import Constrain, Option, Proof, Prover
+from optplan.solvers.options import Option
+from optplan.solvers.prover import Constrain, Proof, Prover
 from optplan.solvers.search import Left
 from optplan.solvers.settle import Point
 from optplan.solvers.stages import Shared

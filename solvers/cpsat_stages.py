@@ -12,7 +12,8 @@ from ortools.sat.python import cp_model
 from optplan.models.stages import Share
 from optplan.solvers.cpsat import EXACT_FLOAT
 from optplan.solvers.cpsat_solver import new_solver, solved
-from optplan.solvers.prover import Proof, least_step
+from optplan.solvers.options import least_step
+from optplan.solvers.prover import Proof
 from optplan.solvers.stages import Shared
 
 NEVER = 2**62

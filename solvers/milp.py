@@ -13,7 +13,7 @@ from optplan.models.program import Program, Row, Terms, row_holds
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.milp_forms import EXACT, Form, added, goal_unit
 from optplan.solvers.milp_model import read, translate
-from optplan.solvers.milp_solver import DEFAULT, run, why_stopped
+from optplan.solvers.milp_solver import DEFAULT, known_version, run, why_stopped
 from optplan.solvers.rounds import Held, Rounds
 
 TRUST = 1e-7
@@ -25,7 +25,7 @@ NEAR = 400
 
 def name_of(solver: str) -> str:
     """Name an engine of this kind, with the versions behind it."""
-    return f"milp ({solver}, pyomo {version('pyomo')})"
+    return f"milp ({known_version(solver)}, pyomo {version('pyomo')})"
 
 
 def solve(

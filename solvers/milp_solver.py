@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import highspy
@@ -64,6 +65,15 @@ OPTIONS: dict[str, dict[str, float]] = {
 }
 """Tolerances in each solver's own words."""
 
+PACKAGES = {
+    "highs": "highspy",
+    "scip": "pyscipopt",
+    "gurobi": "gurobipy",
+    "cplex": "cplex",
+    "xpress": "xpress",
+}
+"""Python packages that bring a solver."""
+
 SEEDS = {"highs": "random_seed", "scip": "randomization/randomseedshift", "gurobi": "Seed"}
 
 
@@ -111,6 +121,14 @@ class _Warm(Highs):  # type: ignore[misc]
         if known:
             self._solver_model.setSolution(len(known), [*known], [*known.values()])
         return super()._solve()
+
+
+def known_version(solver: str) -> str:
+    """Name a solver with the version of the package that brings it, where one does."""
+    try:
+        return f"{solver} {version(PACKAGES[solver])}"
+    except (KeyError, PackageNotFoundError):
+        return solver
 
 
 def require(solver: str) -> None:
