@@ -24,7 +24,7 @@ from optplan.models.tabulate import ROOM
 from optplan.result import Alternative, Explanation, Result, Status, Verdict
 from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
-from optplan.solvers.catalogue import proving, require
+from optplan.solvers.catalogue import kind_of, proving, require
 from optplan.solvers.proved import constrained, proved
 from optplan.solvers.prover import Constrain
 from optplan.solvers.search import Search
@@ -241,7 +241,11 @@ def _engine(
         start = time.monotonic()
         everything = Search(form.program, config, bounded=False).everything()
         return how.solve_whole(form.program, everything, _rest(config, start))
-    return proved(form.program, config, how.prove_left, lambda best: checked(form, best))
+    found = proved(form.program, config, how.prove_left, lambda best: checked(form, best))
+    # Where nothing was left to prove the search speaks, on behalf of whoever was asked.
+    return replace(
+        found, engine=found.engine.replace("cp-sat, search", f"{kind_of(engine)}, search")
+    )
 
 
 def with_units(constrain: Constrain, tick: float) -> Constrain:

@@ -28,7 +28,7 @@ from optplan.solvers.recheck import recheck
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
 """Terminations after which nothing is left to know."""
 
-ENGINE_NAMES = ("cp-sat", "cp-sat, search", "milp", "exhaustive", "paper")
+ENGINE_NAMES = ("cp-sat", "cp-sat, search", "milp", "milp, search", "exhaustive", "paper")
 """How engines name themselves in a certificate, before their versions."""
 
 PROVEN = 1e-6

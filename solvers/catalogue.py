@@ -63,6 +63,11 @@ class Proving:
     solve_whole: Callable[[Program, Left, SolverConfig], Outcome]
 
 
+def kind_of(name: str) -> str:
+    """Name an engine without the solver that it is to run."""
+    return name.partition(":")[0]
+
+
 def available(name: str) -> str | None:
     """Return None where an engine can run, else what to install; imports nothing."""
     package = ENGINES[name][1]

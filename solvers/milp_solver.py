@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
+import signal
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -109,18 +113,42 @@ class Answer:
     said: str = ""
 
 
-class _Warm(Highs):  # type: ignore[misc]
-    """HiGHS, started from the values that the model's whole variables hold."""
+class _Highs(Highs):  # type: ignore[misc]
+    """HiGHS that can start from the values of the model's whole variables, and stops in order."""
+
+    warm = False
+    cancelled = False
 
     def _solve(self) -> Any:
+        """Solve, unless a person has stopped it before it began."""
+        if self.cancelled:
+            raise KeyboardInterrupt
         known = {
             place: self._vars[var][0].value
             for var, place in self._pyomo_var_to_solver_var_map.items()
             if self._vars[var][0].value is not None and self._vars[var][0].is_integer()
         }
-        if known:
+        if known and self.warm:
             self._solver_model.setSolution(len(known), [*known], [*known.values()])
         return super()._solve()
+
+    @contextmanager
+    def heeding(self) -> Iterator[None]:
+        """Take Ctrl-C for a wish to stop: thrown into Pyomo's own code it leaves a mess."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(*signal_: object) -> None:
+            self.cancelled = True
+            if self._solver_model is not None:
+                self._solver_model.cancelSolve()
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def known_version(solver: str) -> str:
@@ -233,7 +261,7 @@ def _new(
     warm: bool,
 ) -> Answer:
     """Solve through Pyomo's present interface."""
-    engine = _Warm() if solver == DEFAULT and warm else NewFactory(NEW[solver])
+    engine = _Highs() if solver == DEFAULT else NewFactory(NEW[solver])
     config: dict[str, Any] = {
         "load_solutions": False,
         "raise_exception_on_nonoptimal_result": False,
@@ -241,13 +269,14 @@ def _new(
         "solver_options": options,
     }
     if solver == "highs":
+        engine.warm = warm
         # HiGHS keeps the threads of its first run, and refuses to be asked for others.
         highspy.Highs.resetGlobalScheduler(True)
     if solver != "scip":
         config["threads"] = workers
     elif warm:
         config["warmstart_discrete_vars"] = True
-    with _quiet():
+    with _quiet(), engine.heeding() if solver == DEFAULT else nullcontext():
         result = engine.solve(model, **config)
     found = result.solution_status in (SolutionStatus.optimal, SolutionStatus.feasible)
     if found:
@@ -260,9 +289,9 @@ def _new(
     done = none or condition is TerminationCondition.convergenceCriteriaSatisfied
     bound = result.objective_bound
     known = bound is not None and math.isfinite(bound)
-    # What HiGHS calls unknown is a solve that was cancelled.
+    # Pyomo calls it unknown when HiGHS was cancelled.
     stopped = condition is TerminationCondition.interrupted or (
-        solver == DEFAULT and condition is TerminationCondition.unknown
+        solver == DEFAULT and engine.cancelled
     )
     info = result.extra_info
     counts = [int(info[key]) for key in ("mip_node_count", "NNodes") if key in info]
