@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 from fractions import Fraction
 
 import pytest
 from ortools.sat.python import cp_model
 
-from optplan.solvers import cpsat
+from optplan.solvers import cpsat, milp
 from optplan.solvers.base import Holding, SolverConfig, Termination
-from tests.solvers.programs import FEASIBLE
+from tests.solvers.programs import FEASIBLE, long_search, spanned
 
 
 def test_a_ratio_stopped_after_its_first_step_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,3 +36,28 @@ def test_a_ratio_stopped_after_its_first_step_is_no_proof(monkeypatch: pytest.Mo
     assert outcome.termination is not Termination.PROVED
     assert outcome.bound is not None
     assert outcome.bound <= goal
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT as on POSIX")
+def test_ctrl_c_in_the_midst_of_highs_keeps_what_is_known() -> None:
+    """A little later each time, until it comes while HiGHS is at work and has a plan."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals reach the main thread only")
+    program = spanned(long_search())
+    # What comes at any other moment shall not end the test itself.
+    outside = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        for wait in (1.0, 2.0, 3.0, 4.0):
+            timer = threading.Timer(wait, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            outcome = milp.solve(program, SolverConfig(seconds=60.0))
+            timer.cancel()
+            timer.join()
+            if outcome.termination is not Termination.INTERRUPTED:
+                continue  # it came too early or too late
+            assert outcome.holding is not Holding.OPTIMAL
+            assert outcome.bound is not None
+            assert outcome.bound <= Fraction(36)
+            assert all(not list(program.broken(plan)) for plan in outcome.best)
+    finally:
+        signal.signal(signal.SIGINT, outside)
