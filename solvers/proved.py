@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from optplan.models.errors import OwnFault
 from optplan.models.program import Program
@@ -105,10 +105,12 @@ def constrained(
         Adds the constraints to an engine's live model; called once for every model that is made.
     """
     start = time.monotonic()
-    free = Search(program, config).run().outcome
+    free, hard = Search(program, config).run().outcome, Late(program).hard
+    nothing: dict[str, Any] = {"best": (), "goal": None, "holding": Holding.NOTHING}
     if free.termination is not Termination.EXHAUSTED:
-        return free
-    if not free.best and not Late(program).hard:
+        # Whatever it holds was found without the constraints.
+        return replace(free, **nothing)
+    if not free.best and not hard:
         return free
     best_free = float(free.goal) if free.goal is not None else 0.0
     held: Outcome | None = None
@@ -118,7 +120,7 @@ def constrained(
         search.spare = factor
         found = search.run()
         if found.outcome.termination is not Termination.EXHAUSTED:
-            return replace(found.outcome, best=(), goal=None, holding=Holding.NOTHING)
+            return replace(found.outcome, **nothing)
         left = found.left.take(found.left.bound > best_free * done)
         best = program.evaluate(held.best[0]) if held and held.best else None
         held = _or_cpsat(prove_left)(program, left, best, _rest(config, start), constrain)
@@ -130,7 +132,8 @@ def constrained(
             seconds=time.monotonic() - start,
         )
         if held.termination is not Termination.PROVED:
-            return replace(held, holding=holding(bool(held.best), False), bound=free.goal)
+            low = None if hard else free.goal
+            return replace(held, holding=holding(bool(held.best), False), bound=low)
         if held.goal is not None and float(held.goal) <= best_free * factor:
             break
         done = factor

@@ -210,6 +210,21 @@ def test_products_of_choices_are_linear() -> None:
     assert behind == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["milp", "cp-sat"])
+def test_a_search_that_is_stopped_shows_no_plan_that_knew_no_constraint(engine: str) -> None:
+    _, in_pyomo, in_sat = LIMITS["headroom in memory"]
+    added = in_pyomo if engine == "milp" else in_sat
+    for limit in (1e-9, 0.05, 0.5):
+        found = optplan.solve(small(), engine=engine, constrain=added, time_limit=limit)
+        if found.plan is not None:
+            assert found.estimate is not None
+            assert found.estimate.memory.peak_bytes <= MEMORY
+        else:
+            assert found.exit_code == 3
+        if found.certificate.bound is not None and found.certificate.goal is not None:
+            assert found.certificate.bound <= found.certificate.goal
+
+
 def test_a_choice_fixed_or_bounded_by_a_callback_stays_so() -> None:
     fixed = optplan.solve(small(), sets=["pp=2"], top=0)
     for added in (lambda m: m.pp.fix(2), lambda m: m.pp.setub(2)):
