@@ -15,7 +15,7 @@ from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.milp import TRUST, name_of
 from optplan.solvers.milp_forms import Form, Sheet, goal_unit
 from optplan.solvers.milp_hull import SAFE, Hull
-from optplan.solvers.milp_solver import DEFAULT, Answer, run, why_stopped
+from optplan.solvers.milp_solver import DEFAULT, Answer, hushed, run, why_stopped
 from optplan.solvers.milp_stages import write_stages
 from optplan.solvers.options import Option, least_step, passing
 from optplan.solvers.prover import Constrain, Proof, Prover
@@ -184,7 +184,8 @@ class _Milp(Prover):
         for statement in self.settler.late.statements:
             hull.post(statement)
         if self.constrain is not None:
-            self.constrain(hull.raw)
+            with hushed():
+                self.constrain(hull.raw)
             if hull.moved():
                 return None
         of = hull.columns[self.program.goal.of]

@@ -328,15 +328,20 @@ def _old(
     return Answer(found, done, bound if known else None, stopped, said=str(condition))
 
 
-class _quiet:
+@contextmanager
+def hushed() -> Iterator[None]:
+    """Keep Pyomo's own warnings to itself for a while."""
+    logger = logging.getLogger("pyomo")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
     """Keep what solvers and Pyomo say from a person's screen."""
-
-    def __enter__(self) -> None:
-        self._output = capture_output(capture_fd=False)
-        self._output.__enter__()
-        self._level = logging.getLogger("pyomo").level
-        logging.getLogger("pyomo").setLevel(logging.CRITICAL)
-
-    def __exit__(self, *error: Any) -> None:
-        logging.getLogger("pyomo").setLevel(self._level)
-        self._output.__exit__(*error)
+    with hushed(), capture_output(capture_fd=False):
+        yield
