@@ -1,4 +1,4 @@
-"""A bound derived anew in whole numbers: no float, no array, nothing of the search's own code."""
+"""A bound derived anew in whole numbers, straight from the factored tables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def recheck(program: Program, claim: Fraction, most: int = 3_000_000) -> Recheck
 
     Choices are made known one group after the other, straight from the factored tables. Whatever
     part of the space is at least as dear as the claim, whichever way its layers are handed out, is
-    left there; the few points that remain have their layers handed out exactly.
+    left there; the few points that remain have their layers handed out exactly, which is all that
+    this has in common with the search.
 
     Parameters
     ----------
