@@ -22,6 +22,7 @@ from optplan.models.statements import (
     Table,
     Terms,
     Truth,
+    follows,
     lookup,
     restricts,
     row_holds,
@@ -48,7 +49,7 @@ __all__ = [
     "Table",
     "Terms",
     "Truth",
-    "lookup",
+    "follows",
     "restricts",
     "row_holds",
     "spans",
@@ -83,6 +84,10 @@ class Goal:
     scale: float
     unit: str
     least: Fraction | None = None
+
+    def divisor(self, at: Assignment) -> int:
+        """Return what the goal is divided by at given values."""
+        return at[self.per] if self.per else 1
 
 
 @dataclass(frozen=True)
@@ -227,9 +232,7 @@ class Program:
     def price(self, assignment: Assignment) -> float:
         """Goal of an assignment in the printed unit."""
         known = self.evaluate(assignment)
-        return (
-            known[self.goal.of] * self.goal.scale / (known[self.goal.per] if self.goal.per else 1)
-        )
+        return known[self.goal.of] * self.goal.scale / self.goal.divisor(known)
 
     def with_rows(self, table: Table, rows: Integers) -> Program:
         """Return the same program with the rows of one table replaced."""

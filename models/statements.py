@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -328,6 +328,31 @@ def value(
         case Truth():
             total = sum(k * known[c] for k, c in statement.terms)
             return {statement.result: int(_within(total, statement.low, statement.high))}
+
+
+def follows(statements: Iterable[Statement], known: dict[str, int]) -> bool:
+    """
+    Work out what follows from what is known; False where a row or a table refuses it.
+
+    Parameters
+    ----------
+    statements
+        Those before layers are handed out, in order.
+    known
+        Values so far; what is defined is added to them.
+    """
+    for statement in statements:
+        if isinstance(statement, Row):
+            if not row_holds(statement, known):
+                return False
+        elif isinstance(statement, Table):
+            found = lookup(statement, known)
+            if found is None:
+                return False
+            known.update(found)
+        elif not isinstance(statement, Fits):
+            known.update(value(statement, known))
+    return True
 
 
 def spans(statement: Statement, span: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:

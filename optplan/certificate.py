@@ -20,6 +20,11 @@ def goal_of(form: Formulation, plan: Plan, price: Estimate) -> float:
     return price.step_seconds / plan.global_batch
 
 
+def gap_of(goal: float, bound: float | None) -> float:
+    """Share of a goal that could at most be saved: 1 where nothing is known."""
+    return 1.0 if bound is None else max(0.0, (goal - bound) / goal)
+
+
 def certificate_of(
     form: Formulation,
     outcome: Outcome,
@@ -42,7 +47,7 @@ def certificate_of(
         bound=bound,
         unit=form.program.goal.unit,
         bound_seconds=bound * plan.global_batch if timed and bound is not None and plan else None,
-        gap=None if goal is None else 1.0 if bound is None else max(0.0, (goal - bound) / goal),
+        gap=None if goal is None else gap_of(goal, bound),
         tick_seconds=float(form.tick),
         points=points,
         strategies_log10=strategies_log10(form),

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from optplan.certificate import goal_of
+from optplan.certificate import gap_of, goal_of
 from optplan.models.cost.estimate import Estimate
 from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import Formulation
@@ -55,6 +55,11 @@ class Row(Record):
     plan: Plan | None
     """Its plan."""
 
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is left to know."""
+        return self.termination in ("proved", "exhausted")
+
 
 class Comparison(Record):
     """The answer to ``compare``."""
@@ -72,7 +77,7 @@ class Comparison(Record):
     def exit_code(self) -> int:
         """0 all that can prove do and agree, 1 there is no plan, 3 some did not, 4 they differ."""
         able = [row for row in self.engines if row.termination != "unsupported"]
-        proved = [row for row in able if row.termination in ("proved", "exhausted")]
+        proved = [row for row in able if row.proved]
         if not self.agree:
             return 4
         if len(proved) < len(able) or not able or self.interrupted:
@@ -198,13 +203,13 @@ def _priced(
 ) -> dict[str, object]:
     """Say what an engine's plan costs, and how far that is from its bound."""
     goal = goal_of(form, plan, price)
-    gap = 1.0 if bound is None else max(0.0, (goal - bound) / goal)
+    gap = gap_of(goal, bound)
     return {"plan": plan, "goal": goal, "gap": gap, "step_seconds": price.step_seconds}
 
 
 def _agree(rows: Sequence[Row]) -> bool:
     """Tell whether all proven answers are the same."""
-    proved = [row.goal for row in rows if row.termination in ("proved", "exhausted")]
+    proved = [row.goal for row in rows if row.proved]
     goals = [goal for goal in proved if goal is not None]
     if goals and len(goals) < len(proved):
         return False
@@ -213,7 +218,7 @@ def _agree(rows: Sequence[Row]) -> bool:
 
 def _ratios(rows: Sequence[Row]) -> tuple[Row, ...]:
     """Measure every engine in the time of the fastest that is done."""
-    done = [row.seconds for row in rows if row.termination in ("proved", "exhausted")]
+    done = [row.seconds for row in rows if row.proved]
     if not done:
         return tuple(rows)
     return tuple(row.model_copy(update={"ratio": row.seconds / min(done)}) for row in rows)

@@ -64,7 +64,7 @@ class Part:
     within: float | None
     points: int
     best: float | None
-    held: Mapping[str, int] | None = None
+    held: dict[str, int] | None = None
 
 
 def share_of(within: float | str | None) -> float | None:
@@ -192,8 +192,7 @@ def pyomo_of(part: Part, exact: bool = False) -> pyo.ConcreteModel:
     from optplan.solvers.milp_pipeline import live
 
     name = str(part.form.problem.workload.architecture.name or "program")
-    held = dict(part.held) if part.held else None
-    hull = live(part.form.program, part.left, held, exact, name)
+    hull = live(part.form.program, part.left, part.held, exact, name)
     name_units(hull.raw, float(part.form.tick))
     hull.raw.optplan = (part, hull)
     return hull.raw
@@ -226,8 +225,7 @@ def cp_of(part: Part) -> Model:
     """Write a part of a space as a live CP-SAT model."""
     from optplan.solvers.cpsat_pipeline import live
 
-    held = dict(part.held) if part.held else None
-    model, parts = live(part.form.program, part.left, held)
+    model, parts = live(part.form.program, part.left, part.held)
     model.tick_seconds = float(part.form.tick)
     model.origin = (part, parts)
     return model

@@ -22,7 +22,14 @@ from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit
 from optplan.models.tabulate import ROOM
 from optplan.result import Alternative, Explanation, Result, Status, Verdict
-from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
+from optplan.solvers.base import (
+    Holding,
+    Outcome,
+    Progress,
+    SolverConfig,
+    Termination,
+    time_left,
+)
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.catalogue import kind_of, proving, require
 from optplan.solvers.proved import constrained, proved
@@ -157,7 +164,7 @@ def run(
     require(engine)
     config, start = config or SolverConfig(), time.monotonic()
     form = formulate(problem, rules)
-    outcome = _engine(form, engine, _rest(config, start), reduce, constrain)
+    outcome = _engine(form, engine, time_left(config, start), reduce, constrain)
     if not outcome.best:
         return form, outcome
     plan, price, _ = checked(form, outcome.best[0])
@@ -169,7 +176,7 @@ def run(
     near = price.step_seconds / plan.global_batch
     finer = _finer(form, outcome.best[0], near) if problem.goal == "fastest" else None
     if finer is not None:
-        again = _engine(finer, engine, _rest(config, start), reduce, constrain)
+        again = _engine(finer, engine, time_left(config, start), reduce, constrain)
         if again.holding is outcome.holding:
             return finer, replace(again, seconds=outcome.seconds + again.seconds)
     return form, outcome
@@ -212,13 +219,6 @@ def _finer(form: Formulation, held: Mapping[str, int], near: float) -> Formulati
         near *= ROOM
 
 
-def _rest(config: SolverConfig, start: float) -> SolverConfig:
-    """Take the time already spent off a limit; an engine always gets a moment to find something."""
-    if config.seconds is None:
-        return config
-    return replace(config, seconds=max(0.01, config.seconds - (time.monotonic() - start)))
-
-
 def _engine(
     form: Formulation,
     engine: str,
@@ -240,7 +240,7 @@ def _engine(
     if not reduce:
         start = time.monotonic()
         everything = Search(form.program, config, bounded=False).everything()
-        return how.solve_whole(form.program, everything, _rest(config, start))
+        return how.solve_whole(form.program, everything, time_left(config, start))
     found = proved(form.program, config, how.prove_left, lambda best: checked(form, best))
     # Where nothing was left to prove the search speaks, on behalf of whoever was asked.
     return replace(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from optplan.certificate import goal_of, strategies_log10
+from optplan.certificate import gap_of, goal_of, strategies_log10
 from optplan.explain import explain_infeasible
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
@@ -254,7 +254,7 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     close = certificate.goal is not None and abs(goal - certificate.goal) <= EQUAL * goal
     yield _check("goal", close, f"{goal:.12g} {certificate.unit}")
     bound = certificate.bound
-    gap = 1.0 if bound is None else max(0.0, (goal - bound) / goal)
+    gap = gap_of(goal, bound)
     right = certificate.gap is not None and abs(gap - certificate.gap) <= EQUAL * max(gap, 1e-6)
     proven = result.status.holding != "optimal" or gap <= PROVEN
     yield _check("gap", right and proven, f"{gap:.3g}")

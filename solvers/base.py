@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from typing import Protocol
@@ -175,8 +176,14 @@ class Solver(Protocol):
 
 def ratio(program: Program, values: dict[str, int]) -> Fraction:
     """Goal of fully evaluated values as an exact fraction in program units."""
-    per = program.goal.per
-    return Fraction(values[program.goal.of], values[per] if per else 1)
+    return Fraction(values[program.goal.of], program.goal.divisor(values))
+
+
+def time_left(config: SolverConfig, start: float) -> SolverConfig:
+    """Take the time already spent off a limit; an engine always gets a moment to find something."""
+    if config.seconds is None:
+        return config
+    return replace(config, seconds=max(0.01, config.seconds - (time.monotonic() - start)))
 
 
 def rank(program: Program, values: dict[str, int]) -> tuple[Fraction, ...]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, floor
 
 from ortools.sat.python import cp_model
 
 from optplan.models.pipeline import handed_of
-from optplan.models.program import Program
+from optplan.models.program import Fits, Pipeline, Program, Row, Table
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.cpsat import ENGINE
 from optplan.solvers.cpsat_model import Model, post
 from optplan.solvers.cpsat_solver import new_solver, solved
 from optplan.solvers.cpsat_stages import add_rows, prove
-from optplan.solvers.options import Option
+from optplan.solvers.options import SAFE, Option
 from optplan.solvers.prover import Constrain, Proof, Prover
 from optplan.solvers.search import Left
 from optplan.solvers.settle import Point
@@ -111,10 +111,6 @@ class Parts:
                 model.raw.add_hint(model.columns[name], value)
 
 
-SAFE = 1 - 1e-9
-"""Share of a bound found in floats that a model may rest on."""
-
-
 def live(program: Program, left: Left, held: Point | None = None) -> tuple[Model, Parts]:
     """
     Write points and their pipelines as one live CP-SAT model.
@@ -134,7 +130,7 @@ def live(program: Program, left: Left, held: Point | None = None) -> tuple[Model
     raw, goal = model.raw, program.goal
     of = model.columns[goal.of]
     for option, selector in zip(options, parts.selectors, strict=True):
-        per = points[option.place][goal.per] if goal.per else 1
+        per = goal.divisor(points[option.place])
         low = floor(float(left.bound[option.place]) * per * SAFE)
         raw.add(of >= low).only_enforce_if(selector).with_name("bound")
     if held is not None:
@@ -205,7 +201,7 @@ class _CpSat(Prover):
         more = raw.new_int_var(0, pipeline.most_bytes, "peak with the reserve")
         raw.add(more == peak + model.columns["fetched"] + pipeline.reserve)
         raw.add_min_equality(size, [more, pipeline.most_bytes])
-        for statement in self.asked():
+        for statement in self._asked():
             for name in statement.defines:
                 low, top = self.program.bounds[name]
                 model.columns[name] = raw.new_int_var(low, top, name)
@@ -224,7 +220,7 @@ class _CpSat(Prover):
         selectors: Sequence[cp_model.IntVar],
     ) -> None:
         """Tie the columns that statements read to the selectors."""
-        for name in self.names():
+        for name in self._names():
             values = sorted({points[o.place][name] for o in options})
             domain = cp_model.Domain.from_values(values)
             column = model.columns[name] = model.raw.new_int_var_from_domain(domain, name)
@@ -233,3 +229,20 @@ class _CpSat(Prover):
             for option, selector in zip(options, selectors, strict=True):
                 value = points[option.place][name]
                 model.raw.add(column == value).only_enforce_if(selector)
+
+    def _asked(self) -> Iterator[Table | Row]:
+        """Statements that a model has to hold: those after the layers, or all of them."""
+        late = self.settler.late
+        for statement in self.program.statements:
+            if isinstance(statement, Pipeline | Fits):
+                continue
+            if statement in late or (
+                self.whole and not (isinstance(statement, Table) and statement.spans)
+            ):
+                yield statement  # type: ignore[misc]
+
+    def _names(self) -> list[str]:
+        """Columns that a model ties to its points."""
+        if self.whole:
+            return list(dict.fromkeys([*self.program.domain, "fetched"]))
+        return list(self.settler.columns)

@@ -122,7 +122,7 @@ class _Search(Rounds):
                 if low is not None:
                     bound = max(bound, low)
                 if values is None:
-                    return best, self.at(terms, best) if best and done else bound if best else None
+                    return best, self._known(terms, best, bound, done)
                 full = self._evaluated(values)
                 if full is not None and (
                     best is None or self.at(terms, full) < self.at(terms, best)

@@ -14,12 +14,9 @@ from optplan.models.program import Fits, Program
 from optplan.solvers.milp_forms import Form, added
 from optplan.solvers.milp_model import Written, blend, gathered
 from optplan.solvers.milp_stages import Stages, write_stages
-from optplan.solvers.options import Option
+from optplan.solvers.options import SAFE, Option
 from optplan.solvers.settle import Point
 from optplan.solvers.stages import Shared
-
-SAFE = 1 - 1e-9
-"""Share of a bound found in floats that a model may rest on."""
 
 
 class Hull(Written):
@@ -32,8 +29,6 @@ class Hull(Written):
         What is written.
     points, options
         Points, and the pipelines that they may have.
-    room
-        Name of the rule that keeps stages within their room.
     bounds
         Goal below which no plan of each point falls, or None; each becomes a row that helps.
     exact
@@ -64,14 +59,12 @@ class Hull(Written):
                     made.peak = on.times(option.share.state_front)
                 else:
                     made = write_stages(sheet, option.share, on, room, True, exact)
-                    for held, number in zip(made.layers, option.layers or (), strict=False):
-                        sheet.equal("pipeline.layers", held.plus(on, -number))
-                if bounds is not None and known is None:
-                    per = points[option.place][goal.per] if goal.per else 1
+                    for held, layers in zip(made.layers, option.layers or (), strict=False):
+                        sheet.equal("pipeline.layers", held.plus(on, -layers))
+                if bounds is not None and known is None and goal.of == "step_ticks":
+                    per = goal.divisor(points[option.place])
                     low = floor(bounds[option.place] * per * SAFE)
-                    of = made.step if goal.of == "step_ticks" else Form()
-                    if of.terms:
-                        sheet.demand("bound", of.plus(on, -low), 0, None)
+                    sheet.demand("bound", made.step.plus(on, -low), 0, None)
             self.stages.append(made)
         self._columns()
         self.raw.optplan = (None, self)
@@ -88,11 +81,11 @@ class Hull(Written):
             if name in self.program.domain:
                 self._named(name, column, min(values), max(values))
         step = added((1, made.step) for made in self.stages)
-        held = [
+        self.peaks = [
             added([(1, made.peak), (at["fetched"] + pipeline.reserve, on)])
             for made, at, on in zip(self.stages, chosen, self.on, strict=True)
         ]
-        self.columns |= {"step_ticks": step, "peak_bytes": added((1, form) for form in held)}
+        self.columns |= {"step_ticks": step, "peak_bytes": added((1, peak) for peak in self.peaks)}
         self.raw.step_ticks = pyo.Expression(expr=self.sheet.expression(step))
         peak = self.sheet.expression(self.columns["peak_bytes"])
         self.raw.peak_memory = pyo.Expression(expr=peak)
@@ -128,10 +121,10 @@ class Hull(Written):
         """Write the goal in a unit: a sum over points, each divided by its own batch."""
         goal = self.program.goal
         terms: dict[int, float] = {}
-        for option, made in zip(self.options, self.stages, strict=True):
-            at = self.points[option.place]
-            per = at[goal.per] if goal.per else 1
-            form = made.step if goal.of == "step_ticks" else self._peak(made, at)
+        steps = [made.step for made in self.stages]
+        forms = steps if goal.of == "step_ticks" else self.peaks
+        for option, form in zip(self.options, forms, strict=True):
+            per = goal.divisor(self.points[option.place])
             for number, k in form.terms.items():
                 terms[number] = terms.get(number, 0.0) + k / per / unit
         return LinearExpression(
@@ -139,13 +132,6 @@ class Hull(Written):
             linear_coefs=list(terms.values()),
             linear_vars=[self.sheet.vars[number] for number in terms],
         )
-
-    def _peak(self, made: Stages, at: Point) -> Form:
-        """Bytes of one point, reserve and fetched weights included."""
-        pipeline = self.program.pipeline
-        assert pipeline is not None
-        on = self.on[self.stages.index(made)]
-        return added([(1, made.peak), (at["fetched"] + pipeline.reserve, on)])
 
     def start(self, held: Point) -> None:
         """Let the model's whole variables start from a plan."""

@@ -14,10 +14,10 @@ from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.milp import TRUST, name_of
 from optplan.solvers.milp_forms import Form, Sheet, goal_unit
-from optplan.solvers.milp_hull import SAFE, Hull
+from optplan.solvers.milp_hull import Hull
 from optplan.solvers.milp_solver import DEFAULT, Answer, hushed, run, why_stopped
 from optplan.solvers.milp_stages import write_stages
-from optplan.solvers.options import Option, least_step, passing
+from optplan.solvers.options import SAFE, Option, least_step, passing
 from optplan.solvers.prover import Constrain, Proof, Prover
 from optplan.solvers.search import Left
 from optplan.solvers.settle import Point

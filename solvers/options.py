@@ -9,10 +9,13 @@ from math import floor
 import numpy as np
 
 from optplan.models.columns import FULL, PARTIAL, READS, Columns
-from optplan.models.program import Fits, Pipeline, Program, Row, row_holds, value
+from optplan.models.program import Fits, Pipeline, Program, Row, follows
 from optplan.models.stages import Share
 from optplan.solvers.settle import Point, Settler, share_fixed
 from optplan.solvers.stages import Shared
+
+SAFE = 1 - 1e-9
+"""Share of a bound found in floats that a model may rest on."""
 
 
 @dataclass(frozen=True)
@@ -105,15 +108,4 @@ def passing(program: Program, points: Sequence[Point]) -> list[int]:
         and not isinstance(s, Pipeline | Fits)
         and (s.defines or isinstance(s, Row))
     ]
-    kept = []
-    for place, at in enumerate(points):
-        known = dict(at)
-        for statement in early:
-            if isinstance(statement, Row):
-                if not row_holds(statement, known):
-                    break
-            else:
-                known.update(value(statement, known))
-        else:
-            kept.append(place)
-    return kept
+    return [place for place, at in enumerate(points) if follows(early, dict(at))]

@@ -5,11 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from optplan.models.errors import OwnFault
 from optplan.models.program import Program
-from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination, holding
+from optplan.solvers.base import (
+    Holding,
+    Outcome,
+    SolverConfig,
+    Termination,
+    holding,
+    time_left,
+)
 from optplan.solvers.late import Late
 from optplan.solvers.prover import Constrain
 from optplan.solvers.search import Left, Search
@@ -72,7 +79,7 @@ def proved(
     if found.hard and config.seconds is None:
         # Each point may take a proof of its own; a person is told so rather than kept waiting.
         config = replace(config, seconds=time.monotonic() - start + HARD_SECONDS)
-    proof = _or_cpsat(prove_left)(program, found.left, best, _rest(config, start))
+    proof = _or_cpsat(prove_left)(program, found.left, best, time_left(config, start))
     better = proof.goal is not None and known.goal is not None and proof.goal < known.goal
     if better and not found.hard:
         raise OwnFault(f"{proof.engine} finds a plan that the per-stage method has missed")
@@ -105,30 +112,28 @@ def constrained(
         Adds the constraints to an engine's live model; called once for every model that is made.
     """
     start = time.monotonic()
-    free, hard = Search(program, config).run().outcome, Late(program).hard
-    nothing: dict[str, Any] = {"best": (), "goal": None, "holding": Holding.NOTHING}
-    if free.termination is not Termination.EXHAUSTED:
-        # Whatever it holds was found without the constraints.
-        return replace(free, **nothing)
-    if not free.best and not hard:
-        return free
-    best_free = float(free.goal) if free.goal is not None else 0.0
+    hard = Late(program).hard
     held: Outcome | None = None
     done = -1.0
-    for factor in FACTORS if free.best else FACTORS[-1:]:
-        search = Search(program, _rest(config, start))
+    for factor in FACTORS:
+        search = Search(program, time_left(config, start))
         search.spare = factor
         found = search.run()
-        if found.outcome.termination is not Termination.EXHAUSTED:
-            return replace(found.outcome, **nothing)
+        free = found.outcome
+        if free.termination is not Termination.EXHAUSTED:
+            # Whatever it holds was found without the constraints.
+            return replace(free, best=(), goal=None, holding=Holding.NOTHING)
+        if not free.best and not hard:
+            return free
+        best_free = float(free.goal) if free.goal is not None else 0.0
         left = found.left.take(found.left.bound > best_free * done)
         best = program.evaluate(held.best[0]) if held and held.best else None
-        held = _or_cpsat(prove_left)(program, left, best, _rest(config, start), constrain)
+        held = _or_cpsat(prove_left)(program, left, best, time_left(config, start), constrain)
         held = replace(
             held,
-            census=found.outcome.census,
-            removed_by_bound=found.outcome.removed_by_bound,
-            priced=found.outcome.priced,
+            census=free.census,
+            removed_by_bound=free.removed_by_bound,
+            priced=free.priced,
             seconds=time.monotonic() - start,
         )
         if held.termination is not Termination.PROVED:
@@ -136,6 +141,8 @@ def constrained(
             return replace(held, holding=holding(bool(held.best), False), bound=low)
         if held.goal is not None and float(held.goal) <= best_free * factor:
             break
+        if not free.best:
+            break  # Nothing bounded the search, so that every point was looked at.
         done = factor
     assert held is not None
     return held
@@ -148,10 +155,3 @@ def _or_cpsat(prove_left: ProveLeft | None) -> ProveLeft:
     from optplan.solvers import cpsat_pipeline
 
     return cpsat_pipeline.prove_left
-
-
-def _rest(config: SolverConfig, start: float) -> SolverConfig:
-    """Take the time already spent off a limit; an engine always gets a moment to find something."""
-    if config.seconds is None:
-        return config
-    return replace(config, seconds=max(0.01, config.seconds - (time.monotonic() - start)))

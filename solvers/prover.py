@@ -13,7 +13,7 @@ import numpy as np
 
 from optplan.models.columns import PARTIAL
 from optplan.models.errors import OwnFault
-from optplan.models.program import Fits, Pipeline, Program, Row, Table
+from optplan.models.program import Program
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination, holding
 from optplan.solvers.options import Option, known, ways
@@ -196,7 +196,8 @@ class Prover:
         found = self.prove(list(distinct), below)
         self.nodes += found.nodes
         if not found.done:
-            self.stopped = Termination.INTERRUPTED if found.interrupted else Termination.TIME_LIMIT
+            timed = Termination.INTERRUPTED if found.interrupted else Termination.TIME_LIMIT
+            self.stopped = self.stopped or timed
         if found.best is not None:
             place, shared = found.best
             option = list(distinct.values())[place]
@@ -217,7 +218,6 @@ class Prover:
     def _one_by_one(self, points: Sequence[Point]) -> Fraction | None:
         """Ask everything of one point after the other, those bounded lowest first."""
         order = np.argsort(self.left.bound, kind="stable").tolist()
-        per = self.program.goal.per
         for i in order:
             low, goal = float(self.left.bound[i]), self.goal
             if goal is not None and low >= float(goal) * EDGE:
@@ -235,7 +235,7 @@ class Prover:
                 ):
                     continue
             for option in self.options([at], every=True):
-                self._improve([at], [option], at[per] if per else 1)
+                self._improve([at], [option], self.program.goal.divisor(at))
                 if self.stopped:
                     return Fraction(low)
         return None
@@ -253,23 +253,6 @@ class Prover:
         if self.config.seconds is None:
             return None
         return max(NO_TIME, self.config.seconds - (time.monotonic() - self.start))
-
-    def asked(self) -> Iterator[Table | Row]:
-        """Statements that a model has to hold: those after the layers, or all of them."""
-        late = self.settler.late
-        for statement in self.program.statements:
-            if isinstance(statement, Pipeline | Fits):
-                continue
-            if statement in late or (
-                self.whole and not (isinstance(statement, Table) and statement.spans)
-            ):
-                yield statement  # type: ignore[misc]
-
-    def names(self) -> list[str]:
-        """Columns that a model ties to its points."""
-        if self.whole:
-            return list(dict.fromkeys([*self.program.domain, "fetched"]))
-        return list(self.settler.columns)
 
     def _take(self, point: Point, shared: Shared) -> None:
         """Make a plan the incumbent."""

@@ -8,17 +8,7 @@ from fractions import Fraction
 from itertools import product
 
 from optplan.models.columns import FULL, PARTIAL
-from optplan.models.program import (
-    Fits,
-    Pipeline,
-    Program,
-    Row,
-    Statement,
-    Table,
-    lookup,
-    row_holds,
-    value,
-)
+from optplan.models.program import Fits, Pipeline, Program, Statement, Table, follows
 from optplan.solvers.settle import Point, Settler
 
 EARLY = (("context", "ep", "etp", "recompute"), ("zero", "hsdp", "offload"))
@@ -99,9 +89,9 @@ class _Walk:
                 continue
             self.levels.append(_Level(step, names, tuple(n for n in names if n in known), program))
             known |= set(names)
-        self._place_statements(known - {n for level in self.levels for n in level.names})
+        self._place_statements()
 
-    def _place_statements(self, known: set[str]) -> None:
+    def _place_statements(self) -> None:
         """Give every statement to the first level at which all that it reads is known."""
         late = self.settler.late
         waiting: list[Statement] = [
@@ -111,7 +101,7 @@ class _Walk:
             and s not in late
             and not (isinstance(s, Table) and s.spans)
         ]
-        known = set(known)
+        known = set(self.start)
         for level in self.levels:
             known |= set(level.names)
             rest: list[Statement] = []
@@ -146,7 +136,7 @@ class _Walk:
             if self.nodes > self.most:
                 raise TimeoutError
             known = at | more
-            if not _follows(level.statements, known) or self._as_dear(known):
+            if not follows(level.statements, known) or self._as_dear(known):
                 continue
             better = self._below(known, depth + 1)
             if better is not None:
@@ -171,7 +161,10 @@ class _Walk:
         if not at.get("free", 1):
             ticks = max(ticks, p * self._chunks(at))
         ticks = min(ticks, p * self.pipeline.most)
-        return ticks * self.claim.denominator >= self.claim.numerator * p * self._per(at)
+        return (
+            ticks * self.claim.denominator
+            >= self.claim.numerator * p * self.program.goal.divisor(at)
+        )
 
     def _too_large(self, at: Mapping[str, int]) -> bool:
         """Tell whether all that a plan holds is more than all its stages have room for."""
@@ -180,10 +173,6 @@ class _Walk:
         for end in ("front", "back"):
             held += at[f"weights_{end}"] + at[f"optimizer_{end}"] + at[f"kept_{end}"]
         return held > at["pp"] * (self.settler.room - at["fetched"])
-
-    def _per(self, at: Mapping[str, int]) -> int:
-        """Return what the goal is divided by."""
-        return at[self.program.goal.per] if self.program.goal.per else 1
 
     def _chunks(self, at: Mapping[str, int]) -> int:
         """Ticks of equal chunks, none or all of whose layers are computed again, parts aside."""
@@ -231,19 +220,3 @@ class _Level:
     def rows(self, at: Mapping[str, int]) -> Iterator[dict[str, int]]:
         """Yield what may follow a partial plan."""
         yield from self._by_key.get(tuple(at[name] for name in self.shared), ())
-
-
-def _follows(statements: list[Statement], known: dict[str, int]) -> bool:
-    """Work out what follows from what is known; False where a rule refuses it."""
-    for statement in statements:
-        if isinstance(statement, Row):
-            if not row_holds(statement, known):
-                return False
-        elif isinstance(statement, Table):
-            found = lookup(statement, known)
-            if found is None:
-                return False
-            known.update(found)
-        else:
-            known.update(value(statement, known))  # type: ignore[arg-type]
-    return True

@@ -218,8 +218,7 @@ class Settler:
             one = {name: np.array([v], dtype=np.int64) for name, v in at.items()}
             room, most = int(self.rooms(one)[0]), int(self.longest(one)[0])
         if below is not None and not self.headroom:
-            per = at[self.program.goal.per] if self.program.goal.per else 1
-            most = min(most, int(below * per))
+            most = min(most, int(below * self.program.goal.divisor(at)))
         found = self._shared(at, room, most)
         if found is None:
             return None

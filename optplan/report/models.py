@@ -16,9 +16,8 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     columns = ("engine", "optimum", "bound", "gap", "time", "ratio", "nodes", "points priced")
     table = plain_table("Engines side by side", *columns, "ended", right=columns[1:])
     for row in comparison.engines:
-        done = row.termination in ("proved", "exhausted")
         table.add_row(
-            Text(row.engine, "bold green" if done else "bold yellow"),
+            Text(row.engine, "bold green" if row.proved else "bold yellow"),
             goal_text(row.goal, comparison.unit),
             goal_text(row.bound, comparison.unit),
             "" if row.gap is None else f"{row.gap:.1e}",
@@ -26,7 +25,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
             "" if row.ratio is None else f"{row.ratio:.1f}",
             f"{row.nodes:,}",
             f"{row.priced:,}",
-            Text(_ended(row), "" if done else "yellow"),
+            Text(_ended(row), "" if row.proved else "yellow"),
         )
     console.print(table)
     for plan in dict.fromkeys(row.plan for row in comparison.engines if row.plan):
@@ -47,7 +46,7 @@ def _ended(row: Row) -> str:
 
 def _agreement(comparison: Comparison) -> Text:
     """Say whether the engines agree."""
-    proved = [row for row in comparison.engines if row.termination in ("proved", "exhausted")]
+    proved = [row for row in comparison.engines if row.proved]
     if not comparison.agree:
         return Text("\n  they do NOT agree: a fault of optplan itself or of a solver", "bold red")
     if len(proved) < 2:
