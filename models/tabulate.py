@@ -96,11 +96,11 @@ def _places(say: Builder, problem: Problem) -> dict[str, Integers]:
 
 def _busy(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str, Reals]]:
     """Seconds of one micro-batch on a block and on both ends."""
-    names = ("tp", "cp", "context", "ep", "etp", "micro_batch", "recompute")
+    names = ("tp", "cp", "context", "ep", "etp", "micro_batch", "recompute", "sequence_parallel")
     columns = grid(say, names)
     keys = dict(zip(names, columns, strict=True))
-    tp, cp, context, ep, etp, b, again = columns
-    at = Ranks(tp, cp, ep, etp, context, b.astype(np.float64), again == SELECTIVE)
+    tp, cp, context, ep, etp, b, again, split = columns
+    at = Ranks(tp, cp, ep, etp, context, b.astype(np.float64), again == SELECTIVE, split)
     price = pieces(problem, at)
     ahead = problem.calibration.overlap_fsdp * _reals(price.layer.total, tp)
     return keys, ({"layer_ahead": ahead} if _fetches(say) else {}) | {

@@ -147,6 +147,7 @@ def _accelerator(rng: random.Random, typical: int) -> Spec:
             "latency": rng.choice(("0 s", "1 us", "10 us")),
         },
         "domain": 8,
+        "units": rng.choice((None, 1, 80, 132)),
     }
 
 
@@ -173,6 +174,16 @@ def _calibration(rng: random.Random, reserve: int) -> Spec:
         "overlap_tp": some(0.0, 0.0, 1.0),
         "overlap_dp": some(0.0, 0.0, 1.0),
         "p2p_exposed": some(1.0, 0.0, 1.0),
+        "alignment_loss": some(0.0, 0.0, 0.1),
+        "pointwise": some(0.0, 0.0, 2.0),
+        "launch_seconds": f"{some(0.0, 0.0, 5.0)} ms",
+        "step_latency": f"{some(0.0, 0.0, 100.0)} us",
+        "hops_split": rng.random() < 0.3,
+        "fused_tp": some(0.0, 0.0, 1.0),
+        "logit_bytes": rng.choice((6, 14)),
+        "weights_once": rng.random() < 0.3,
+        "gradient_copies": rng.choice((0, 2)),
+        "step_bytes": rng.choice((0, 0, 16)),
         "reserve": f"{reserve} B",
         "measured": False,
         "fitted_on": "nothing",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, Strict
 
 from optplan.models.record import Count, Flag, Record, Share, Text
-from optplan.models.units import Bytes
+from optplan.models.units import Bytes, Seconds
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -23,13 +23,30 @@ class Seen(Record):
     """Devices of a run."""
 
 
+class Lump(Record):
+    """Utilization where everything that is no matrix product is inside it, as Eq. 1 has it."""
+
+    utilization_peak: Annotated[float, Field(gt=0, le=1)]
+    """As that of the calibration."""
+    tokens_half: NotNegative = 0.0
+    """As that of the calibration."""
+    shard_loss: NotNegative = 0.0
+    """As that of the calibration."""
+    link_efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
+    """As that of the calibration; left out: the same."""
+    held_out: Share | None = None
+    """As that of the calibration."""
+    error: str = ""
+    """As that of the calibration."""
+
+
 class Calibration(Record):
     """
     Constants of the cost model for one accelerator and one software stack.
 
     Utilization of a matrix product is ``u = u_peak / (1 + c_tokens / (b s) + c_shard t / h)``; the
-    paper's time multiplier is ``rho = 1 / u``. The slow-down of a collective among ``n`` is ``q =
-    1 + q_slope (n - 2)``.
+    paper's time multiplier is ``rho = 1 / u``. What tiles and their alignment lose comes on top
+    (``cost.tiles``). The slow-down of a collective among ``n`` is ``q = 1 + q_slope (n - 2)``.
     """
 
     name: Text
@@ -40,6 +57,14 @@ class Calibration(Record):
     """Tokens of a micro-batch at which launch and latency costs halve the utilization (c1)."""
     shard_loss: NotNegative = 0.0
     """Loss from narrow shards: utilization is halved where ``t / h`` is its reciprocal (c2)."""
+    utilization_fp8: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the FP8 peak that an endless product of FP8 matrices reaches, casts included; left
+    out: as of the other formats."""
+    alignment_loss: NotNegative = 0.0
+    """Time that a matrix product loses for every halving of the largest power of two, up to 64,
+    that divides the columns of its input or output on a device."""
+    lump: Lump | None = None
+    """What ``prices: paper`` takes for utilization; left out: the same numbers."""
     attention_loss: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1.0
     """Time of a flash attention's core over that of a matrix product with as many FLOP, where the
     backward pass counts as twice the forward pass (it computes the scores again: 2.5 times)."""
@@ -49,12 +74,24 @@ class Calibration(Record):
     """The same between nodes."""
     hbm_efficiency: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the data-sheet memory bandwidth that a long stream reaches."""
+    pointwise: NotNegative = 0.0
+    """Memory traffic of norms, residuals, activations and unfused softmax over what is counted for
+    them (``cost.pointwise``); 0: it is inside the utilization."""
+    launch_seconds: Annotated[Seconds, Field(le=1.0)] = 0.0
+    """Time that the host needs to launch one pass of one layer; no pass is shorter."""
+    step_latency: Annotated[Seconds, Field(le=1.0)] = 0.0
+    """Time of one step of a collective beyond what links and network are said to take."""
+    hops_split: Flag = False
+    """Tensor ranks send a part each of what a stage sends on, whatever sequence parallelism."""
     q_slope: NotNegative = 0.0
     """Growth of a collective's slow-down with each member beyond the second."""
     kappa: NotNegative = 0.0
     """Arithmetic of an all-reduce as a share of its transfer time."""
     overlap_tp: Share = 0.0
     """Share of what could hide behind the weight gradients that really does."""
+    fused_tp: Share = 0.0
+    """Share of every tensor-parallel transfer that products fused with it hide, with sequence
+    parallelism and where that is switched on."""
     overlap_dp: Share = 0.0
     """Share of the data-parallel collective hidden behind the backward pass."""
     overlap_cp: Share = 0.0
@@ -66,6 +103,20 @@ class Calibration(Record):
     """Share of the all-to-all of experts hidden behind arithmetic, where that is switched on."""
     p2p_exposed: Share = 1.0
     """Share of each steady-state transfer between stages that is not hidden (chi)."""
+    logit_bytes: Annotated[int, Strict(), Field(ge=2, le=64)] = 6
+    """Bytes per logit alive at once on the last stage: its 16-bit value and the loss's copies of
+    it; 6 where the loss works in place, 14 for plain PyTorch (2 + 4 + 4 + 4)."""
+    weights_once: Flag = False
+    """Under ZeRO-3 the optimizer's copy of a weight is the only one that lasts (FSDP)."""
+    gradient_copies: Annotated[int, Strict(), Field(ge=0, le=8)] = 0
+    """Bytes per parameter of 16-bit gradients kept beside their sum in fp32 (DeepSpeed's bf16)."""
+    workspace: Bytes | None = None
+    """Part of the reserve that libraries allocate for themselves, such as the workspaces of matrix
+    products, and that an allocator's peak therefore counts."""
+    step_bytes: Annotated[int, Strict(), Field(ge=0, le=64)] = 0
+    """Bytes per parameter that the optimizer's step takes for a moment besides its states."""
+    memory_error: Share | None = None
+    """Mean absolute error of allocated memory on runs left out; none where unknown."""
     reserve: Bytes
     """Memory that the runtime, the collectives and fragmentation take from every device."""
     measured: Flag

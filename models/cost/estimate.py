@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +11,7 @@ from pydantic import Field
 from optplan.models.cost.block import Busy, Ranks, fetch_hidden
 from optplan.models.cost.compute import model_flops
 from optplan.models.cost.layout import Kept, Owned, Pieces, Place, excess, kept, owned, pieces
-from optplan.models.cost.memory import Slice
+from optplan.models.cost.memory import STATES, Slice
 from optplan.models.cost.schedule import (
     IDLE_IF_SHORT,
     bubble_seconds,
@@ -32,6 +33,7 @@ TERMS = {
     "TAT": "additions inside them",
     "TCC": "exchange of context parallelism",
     "TCE": "exchange of experts",
+    "TL": "waiting for the host to launch what layers are too small to hide",
     "TO": "communication hidden behind arithmetic (subtracted)",
     "TCD": "data-parallel collectives, as far as exposed",
     "TAD": "additions inside them",
@@ -40,11 +42,22 @@ TERMS = {
     "T_opt": "optimizer step",
 }
 """
-Terms of the step time, in the order of Eq. 1 of arXiv 2501.00254; it lacks TCC, TCE and T_opt.
+Terms of the step time, in the order of Eq. 1 of arXiv 2501.00254; it lacks TCC, TCE, TL and T_opt.
 """
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "working", "reserve")
 """Parts of a stage's memory, in the order they print."""
+
+
+NORMAL_OVER_MEAN = 1.2533
+"""Standard deviation of a normal error over its mean absolute value, the root of pi / 2."""
+
+PHASES = ("start", "forward", "backward", "step")
+"""
+Moments at which a device may be fullest: before the first micro-batch, at the end of the forward
+passes it holds, in a backward pass with logits or with a block computed again, and in the
+optimizer's step, when no activation is held.
+"""
 
 
 class StageUse(Record):
@@ -60,6 +73,8 @@ class StageUse(Record):
     """Bytes on each of its devices at the worst moment, reserve included."""
     parts: dict[str, int]
     """Bytes by part."""
+    phases: dict[str, int]
+    """Bytes allocated by phase, reserve left out."""
     in_flight: int
     """Micro-batches whose activations it holds at once, counted chunk by chunk."""
     micro_batch_seconds: float
@@ -71,8 +86,13 @@ class Memory(Record):
 
     peak_bytes: int
     """Of the fullest stage."""
+    allocated_bytes: int
+    """Of the stage that allocates most, at its worst phase, reserve left out."""
     capacity_bytes: int
     """Of one device."""
+    risk: float | None = None
+    """Probability that the fullest device runs out of memory, were the error of what is counted
+    normal with the calibration's mean; none where that is unknown."""
     binding_stage: int
     """Number of the fullest stage."""
     stages: tuple[StageUse, ...]
@@ -131,6 +151,12 @@ def estimate(problem: Problem, plan: Plan) -> Estimate:
     )
 
 
+def step_seconds(problem: Problem, plan: Plan) -> float:
+    """Price a plan's step alone, as ``estimate`` does, without counting its memory."""
+    terms = _Layout(problem, plan).terms()
+    return sum(terms.values()) - 2 * terms["TO"]
+
+
 @dataclass(frozen=True)
 class _Layout:
     """One plan with the pieces of its price."""
@@ -144,7 +170,8 @@ class _Layout:
         plan = self.plan
         context = CONTEXTS.index(plan.context)
         selective = plan.recompute == "selective"
-        at = Ranks(plan.tp, plan.cp, plan.ep, plan.etp, context, float(plan.micro_batch), selective)
+        flags = selective, int(plan.sequence_parallel)
+        at = Ranks(plan.tp, plan.cp, plan.ep, plan.etp, context, float(plan.micro_batch), *flags)
         return pieces(self.problem, at)
 
     @cached_property
@@ -241,6 +268,7 @@ class _Layout:
             "TAT": m * float(time.arithmetic),
             "TCC": m * float(time.context),
             "TCE": m * float(time.expert),
+            "TL": m * float(time.launch),
             "TO": m * (float(time.hidden) + hidden),
             "TCD": reduce + m * fetch,
             "TAD": arithmetic,
@@ -337,12 +365,46 @@ class _Layout:
         """Fill in the memory table of a plan."""
         stages = [self._stage(i) for i in range(self.plan.pp)]
         fullest = max(stages, key=lambda use: use.peak_bytes)
+        allocated = max(max(use.phases.values()) for use in stages)
         return Memory(
             peak_bytes=fullest.peak_bytes,
+            allocated_bytes=allocated,
+            risk=self._risk(allocated),
             capacity_bytes=self.problem.cluster.accelerator.hbm,
             binding_stage=fullest.stage,
             stages=tuple(stages),
         )
+
+    def _risk(self, allocated: int) -> float | None:
+        """Chance that allocations reach what the reserve leaves of a device."""
+        calibration = self.problem.calibration
+        if calibration.memory_error is None:
+            return None
+        room = (
+            self.problem.cluster.accelerator.hbm
+            - calibration.reserve
+            + (calibration.workspace or 0)
+        )
+        spread = calibration.memory_error * NORMAL_OVER_MEAN * allocated
+        if spread == 0.0:
+            return float(allocated > room)
+        return 0.5 * math.erfc((room - allocated) / (spread * math.sqrt(2.0)))
+
+    def _phases(self, parts: dict[str, int], moment: int) -> dict[str, int]:
+        """Bytes by phase, from those by part."""
+        lasting = parts["parameters"] + parts["gradients"]
+        unit = STATES[self.problem.workload.precision]
+        whole = unit.optimizer + self.problem.calibration.step_bytes
+        # What only the step needs is no longer there when micro-batches run.
+        lasts = parts["optimizer"] * (unit.optimizer - unit.stepped) // whole if whole else 0
+        own = self.problem.calibration.workspace or 0
+        running = own + lasting + lasts + parts["activations"]
+        return {
+            "start": own + lasting + lasts,
+            "forward": running + parts["working"] - moment,
+            "backward": running + parts["working"],
+            "step": own + lasting + parts["optimizer"],
+        }
 
     def in_flight(self, stage: int) -> int:
         """Chunks of micro-batches that a stage holds at once."""
@@ -380,6 +442,7 @@ class _Layout:
             recomputed=again,
             peak_bytes=sum(parts.values()),
             parts=parts,
+            phases=self._phases(parts, moment),
             in_flight=flying,
             micro_batch_seconds=self.stage_seconds(stage),
         )

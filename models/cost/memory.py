@@ -34,23 +34,32 @@ class StateBytes:
     optimizer
         Master copy and both moments (and, for fp16, the fp32 gradient); divided over data ranks by
         ZeRO-1.
+    sent
+        A weight that data ranks gather.
+    stepped
+        Of ``optimizer`` what only its step needs, when no activation is held.
     """
 
     parameters: int
     gradients: int
     optimizer: int
+    sent: int = 2
+    stepped: int = 0
 
 
-STATES = {"bf16": StateBytes(2, 4, 12), "fp16": StateBytes(2, 2, 16), "fp32": StateBytes(4, 4, 8)}
+STATES = {
+    "bf16": StateBytes(2, 4, 12),
+    "fp16": StateBytes(2, 2, 16, stepped=4),
+    "fp32": StateBytes(4, 4, 8, sent=4),
+    "fp8": StateBytes(4, 4, 12),
+}
 """
 Per number format. bf16: Megatron-LM's 18 bytes, 6 + 12/d with a distributed optimizer
 (``report_theoretical_memory``); fp16: 2 + 2 + 16 = 20 as in MindSpeed's memory model and ZeRO
 (arXiv 1910.02054,
-section 3.1, plus an fp32 gradient); fp32: weight, gradient and two moments.
+section 3.1, plus an fp32 gradient); fp32: weight, gradient and two moments; fp8: as bf16, with an
+FP8 copy of each weight and of its transpose (NVIDIA/TransformerEngine#257, #1261).
 """
-
-LOGIT_BYTES = 6
-"""Bytes per logit alive at once on the last stage: 16-bit value and the loss's fp32 copy."""
 
 FETCHED_LAYERS = 2
 """Layers whose whole weights a rank holds at once under ZeRO-3: the present and the next one."""
@@ -163,11 +172,16 @@ def states(problem: Problem, counts: Counts, shards: Shards) -> Held:
             experts, where_int(split, shards.experts, 1)
         )
 
-    optimizer = share(unit.optimizer, 1)
+    calibration, copies = problem.calibration, problem.calibration.gradient_copies
+    optimizer = share(unit.optimizer + calibration.step_bytes, 1)
     away = shards.offload == 1
+    weights = share(unit.parameters, 3, frozen=True)
+    if calibration.weights_once:
+        frozen = share(unit.parameters, 3, frozen=True) - share(unit.parameters, 3)
+        weights = where_int(shards.zero >= 3, frozen, weights)
     return Held(
-        share(unit.parameters, 3, frozen=True),
-        share(unit.gradients, 2),
+        weights,
+        share(unit.gradients + (copies if problem.workload.precision == "bf16" else 0), 2),
         where_int(away, 0 * optimizer, optimizer),
         where_int(away, optimizer, 0 * optimizer),
     )
@@ -288,5 +302,9 @@ def inside_bytes(problem: Problem, at: Slice) -> Int:
 def logits_bytes(problem: Problem, at: Slice) -> Int:
     """Bytes of the logits of one micro-batch, on the last stage for a moment."""
     workload = problem.workload
-    row = workload.sequence_length * workload.architecture.vocabulary * LOGIT_BYTES
+    row = (
+        workload.sequence_length
+        * workload.architecture.vocabulary
+        * problem.calibration.logit_bytes
+    )
     return at.micro_batch * ceil_div(row, at.tp * at.cp)

@@ -114,8 +114,8 @@ def _latent(problem: Problem, counts: Counts, data: Data, scale: float) -> Float
         0.0,
         where(
             zero >= 2,
-            unit.parameters / 2,
-            where(zero >= 1, (unit.gradients + unit.parameters) / 2, float(unit.gradients)),
+            unit.sent / 2,
+            where(zero >= 1, (unit.gradients + unit.sent) / 2, float(unit.gradients)),
         ),
     )
     total: Float = 0.0
@@ -148,7 +148,7 @@ def _update(problem: Problem, counts: Counts, data: Data) -> Float:
     if host is None:
         return here
     unit = STATES[problem.workload.precision]
-    moved = (unit.gradients + unit.parameters) * owned / host.link
+    moved = (unit.gradients + unit.sent) * owned / host.link
     streamed = OPTIMIZER_BYTES * owned * problem.cluster.devices_per_node / host.bandwidth
     return where(data.offload == 1, moved + streamed, here)
 
@@ -169,7 +169,7 @@ def fetch_seconds(problem: Problem, counts: Counts, data: Data) -> Float:
     ):
         here = shared_group(place, data.hsdp)
         scattered = unit.gradients / 2 * count
-        gathered = unit.parameters * (count + still)
+        gathered = unit.sent * (count + still)
         moved = where(data.zero >= 2, scattered, 0.0 * scattered) + where(
             data.zero >= 3, gathered, 0.0 * gathered
         )

@@ -72,16 +72,34 @@ def all_reduce_seconds(problem: Problem, payload: Float, place: Group) -> Float:
     cluster, calibration = problem.cluster, problem.calibration
     link = cluster.accelerator.link
     inside, nodes = place.inside, place.members // place.inside
-    rate = link.bandwidth * calibration.link_efficiency
+    rate = _link_rate(problem)
+    near, far = _latencies(problem)
     if link.kind == "mesh":
-        within = 2.0 * payload / (inside * rate) + 2.0 * link.latency
+        within = 2.0 * payload / (inside * rate) + 2.0 * near
     else:
-        within = 2.0 * (inside - 1) / inside * payload / rate + 2.0 * (inside - 1) * link.latency
+        within = 2.0 * (inside - 1) / inside * payload / rate + 2.0 * (inside - 1) * near
     net = cluster.network * calibration.network_efficiency
     share = payload / inside
-    between = 2.0 * (nodes - 1) / nodes * share / net + 2.0 * (nodes - 1) * cluster.network_latency
+    between = 2.0 * (nodes - 1) / nodes * share / net + 2.0 * (nodes - 1) * far
     slow = 1.0 + calibration.q_slope * np.maximum(place.members - 2, 0)
     return (where(inside > 1, within) + where(nodes > 1, between)) * slow
+
+
+def _link_rate(problem: Problem) -> float:
+    """Bytes per second that a link inside a node carries."""
+    calibration, lump = problem.calibration, problem.calibration.lump
+    share = calibration.link_efficiency
+    if problem.prices == "paper" and lump is not None and lump.link_efficiency is not None:
+        share = lump.link_efficiency
+    return problem.cluster.accelerator.link.bandwidth * share
+
+
+def _latencies(problem: Problem) -> tuple[float, float]:
+    """Seconds of one step of a collective, however small, inside a node and between nodes."""
+    if problem.prices == "paper":
+        return problem.cluster.accelerator.link.latency, problem.cluster.network_latency
+    own = problem.calibration.step_latency
+    return problem.cluster.accelerator.link.latency + own, problem.cluster.network_latency + own
 
 
 def all_gather_seconds(problem: Problem, payload: Float, place: Group) -> Float:
@@ -99,7 +117,7 @@ def all_to_all_seconds(problem: Problem, payload: Float, place: Group) -> Float:
     cluster, calibration = problem.cluster, problem.calibration
     link = cluster.accelerator.link
     each = payload / place.members
-    rate = link.bandwidth * calibration.link_efficiency
+    rate = _link_rate(problem)
     inside = each / rate if link.kind == "mesh" else each * (place.inside - 1) / rate
     net = cluster.network * calibration.network_efficiency
     outside = each * (place.members - place.inside) / net
@@ -113,7 +131,7 @@ def ring_seconds(problem: Problem, payload: Float, place: Group) -> Float:
     """Time in which ``payload`` bytes of every member visit all others, neighbour by neighbour."""
     cluster, calibration = problem.cluster, problem.calibration
     link = cluster.accelerator.link
-    near = payload / (link.bandwidth * calibration.link_efficiency) + link.latency
+    near = payload / _link_rate(problem) + link.latency
     far = payload / (cluster.network * calibration.network_efficiency) + cluster.network_latency
     return (place.members - 1) * where(place.members > place.inside, far, near)
 
@@ -170,7 +188,8 @@ def hop_seconds(
     """
     Transfer of hidden states between two stages and of their gradients back, one micro-batch.
 
-    With sequence parallelism every tensor rank sends its own part.
+    With sequence parallelism every tensor rank sends its own part, as it does where the software
+    splits hops anyway.
 
     Returns
     -------
@@ -178,9 +197,10 @@ def hop_seconds(
         Seconds inside a node, and between nodes.
     """
     cluster, calibration = problem.cluster, problem.calibration
-    payload = boundary_bytes(problem, micro_batch, cp) / where(sequence_parallel == 1, tp, 1)
+    split = tp if calibration.hops_split else where(sequence_parallel == 1, tp, 1)
+    payload = boundary_bytes(problem, micro_batch, cp) / split
     link = cluster.accelerator.link
-    near = 2.0 * (payload / (link.bandwidth * calibration.link_efficiency) + link.latency)
+    near = 2.0 * (payload / _link_rate(problem) + link.latency)
     rate = cluster.network * calibration.network_efficiency
     return near, 2.0 * (payload / rate + cluster.network_latency)
 

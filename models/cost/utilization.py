@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from optplan.models.cost.arrays import Float, Int
-from optplan.models.cost.calibration import Calibration
+from optplan.models.cost.calibration import Calibration, Lump
 
 
 def rho(
-    calibration: Calibration, micro_batch: Float, sequence_length: Float, hidden: int, tp: Int
+    calibration: Calibration | Lump,
+    micro_batch: Float,
+    sequence_length: Float,
+    hidden: int,
+    tp: Int,
 ) -> Float:
     """
     Time multiplier of a matrix product: the reciprocal of its utilization.

@@ -33,6 +33,9 @@ class Accelerator(Record):
     """Memory of one device that a job can address."""
     hbm_bandwidth: BytesPerSecond
     """Bytes that one device reads or writes per second."""
+    units: Annotated[int, Strict(), Field(ge=1, le=65_536)] | None = None
+    """Processors that each work on one tile of a matrix product at a time, such as the streaming
+    multiprocessors of a GPU; left out: products are not rounded up to whole waves of tiles."""
     link: Link
     """Links inside the node."""
     domain: Annotated[int, Strict(), Field(ge=1, le=65_536)]

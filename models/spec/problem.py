@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from optplan.models.cost.calibration import Calibration
+from optplan.models.cost.calibration import Calibration, Lump
 from optplan.models.record import Record
 from optplan.models.spec.cluster import Cluster
 from optplan.models.spec.framework import Feature, Framework
@@ -66,6 +66,12 @@ class Problem(Record):
     def devices(self) -> int:
         """Accelerators in all."""
         return self.cluster.devices
+
+    @property
+    def accuracy(self) -> Calibration | Lump:
+        """Whose held-out error holds for these prices: Eq. 1's own fit or the whole calibration."""
+        lump = self.calibration.lump
+        return lump if self.prices == "paper" and lump is not None else self.calibration
 
     @property
     def fingerprint(self) -> str:

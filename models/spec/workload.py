@@ -8,7 +8,7 @@ from pydantic import Field, Strict, model_validator
 
 from optplan.models.record import Flag, Record, Text
 
-Precision = Literal["bf16", "fp16", "fp32"]
+Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 
 
 class Latent(Record):

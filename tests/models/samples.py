@@ -312,6 +312,25 @@ def random_problem(seed: int, **changes: Any) -> Problem:
     return problem(chosen, changes)
 
 
+def _details(luck: Random) -> dict[str, Any]:
+    """Draw what only a closer look at devices and software shows: tiles, launches, copies."""
+    return {
+        "cluster.accelerator.units": luck.choice([None, 1, 3, 108]),
+        "calibration.alignment_loss": luck.choice([0, 0.06]),
+        "calibration.pointwise": luck.choice([0, 0, 1]),
+        "calibration.hbm_efficiency": luck.choice([0.4, 1]),
+        "calibration.launch_seconds": luck.choice(["0 s", "0 s", "1 us", "3 ms"]),
+        "calibration.step_latency": luck.choice(["0 s", "20 us"]),
+        "calibration.hops_split": luck.random() < 0.3,
+        "calibration.fused_tp": luck.choice([0, 0.6]),
+        "calibration.logit_bytes": luck.choice([6, 14]),
+        "calibration.weights_once": luck.random() < 0.3,
+        "calibration.gradient_copies": luck.choice([0, 2]),
+        "calibration.step_bytes": luck.choice([0, 0, 16]),
+        "calibration.memory_error": luck.choice([None, 0.05]),
+    }
+
+
 def _dimensions(luck: Random, heads: int) -> dict[str, Any]:
     """Draw what the paper does not know: experts, latent attention, adapters, hosts, launchers."""
     shape = "workload.architecture."
@@ -323,7 +342,7 @@ def _dimensions(luck: Random, heads: int) -> dict[str, Any]:
         "search.idle_devices": luck.random() < 0.5,
         "search.layers_per_stage": luck.choice(["any", "any", "even"]),
         shape + "mtp": luck.choice([0, 0, 0, 1]),
-    }
+    } | _details(Random(luck.random()))
     if luck.random() < 0.35:
         chosen[shape + "layers"] = luck.choice([2, 3, 4, 6])
         chosen[shape + "experts"] = {

@@ -16,8 +16,10 @@ from optplan.models.cost import (
     layout,
     memory,
     parameters,
+    pointwise,
     schedule,
     step,
+    tiles,
     traffic,
     utilization,
 )
@@ -34,7 +36,8 @@ Function = Callable[[Problem, Values], Any]
 
 def ranks(v: Values) -> block.Ranks:
     """Degrees and flags of a block's price."""
-    return block.Ranks(v["tp"], v["cp"], v["ep"], v["etp"], v["context"], v["b"], v["first"])
+    at = v["tp"], v["cp"], v["ep"], v["etp"], v["context"], v["b"], v["first"], v["sp"]
+    return block.Ranks(*at)
 
 
 def cut(v: Values) -> memory.Slice:
@@ -79,6 +82,16 @@ PLAIN: Mapping[str, Function] = {
     "where_int": lambda p, v: where_int(v["first"], v["count"], v["tp"]),
     "largest": lambda p, v: largest(v["flops"], v["payload"]),
     "rho": lambda p, v: utilization.rho(p.calibration, v["b"], 32, 64, v["tp"]),
+    "tile_loss": lambda p, v: tiles.tile_loss(p, v["b"], v["pp"], v["ep"]) + 0.0 * v["b"],
+    "alignment": lambda p, v: tiles.alignment(p, v["b"] * v["ep"] / v["cp"]) + 0.0 * v["b"],
+    "pointwise_bytes": lambda p, v: pointwise.pointwise_bytes(
+        p, v["b"], v["tp"], v["cp"], v["sp"] == 1, moe(p)
+    ),
+    "softmax_bytes": lambda p, v: pointwise.softmax_bytes(p, v["b"], v["tp"], v["cp"]),
+    "operator_seconds": lambda p, v: sum(
+        compute.operator_seconds(p, one, v["b"], degrees(v)).total
+        for one in compute.block_operators(p.workload, moe(p))
+    ),
     "matmul_seconds": lambda p, v: compute.matmul_seconds(p, v["flops"], v["b"], v["tp"], v["cp"]),
     "head_seconds": lambda p, v: compute.head_seconds(p, v["b"], v["tp"], v["cp"]),
     "embedding_seconds": lambda p, v: compute.embedding_seconds(p, v["b"], v["cp"]) + 0 * v["b"],
@@ -291,7 +304,10 @@ def test_every_public_function_of_the_cost_model_is_asked() -> None:
         "chunks", "allowed", "forms", "p2p_exposed",
     }  # fmt: skip
     known = {name.partition(".")[0] for name in FUNCTIONS} | plain
-    modules = (block, compute, layout, memory, parameters, schedule, step, traffic, utilization)
+    modules = (
+        block, compute, layout, memory, parameters, pointwise, schedule, step, tiles, traffic,
+        utilization,
+    )  # fmt: skip
     for module in modules:
         own = {
             name
