@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optplan.calibrate import calibrate
     from optplan.compare import compare
     from optplan.evaluate import evaluate
     from optplan.live import cp_model, of_choices, plan_in, pyomo_model
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from optplan.planner import solve
     from optplan.result import Result
     from optplan.solvers.base import Holding, SolverConfig, Termination
+    from optplan.validate import validate
     from optplan.verify import verify
     from optplan.written import write_model
 
@@ -55,6 +57,7 @@ __all__ = [
     "Termination",
     "Workload",
     "__version__",
+    "calibrate",
     "choice",
     "compare",
     "cp_model",
@@ -64,6 +67,7 @@ __all__ = [
     "plan_in",
     "pyomo_model",
     "solve",
+    "validate",
     "verify",
     "write_model",
 ]
@@ -91,6 +95,7 @@ _HOMES = {
     "SolverConfig": "optplan.solvers.base",
     "Termination": "optplan.solvers.base",
     "Workload": "optplan.models.spec.workload",
+    "calibrate": "optplan.calibrate",
     "choice": "optplan.models.expression",
     "compare": "optplan.compare",
     "cp_model": "optplan.live",
@@ -100,6 +105,7 @@ _HOMES = {
     "plan_in": "optplan.live",
     "pyomo_model": "optplan.live",
     "solve": "optplan.planner",
+    "validate": "optplan.validate",
     "verify": "optplan.verify",
     "write_model": "optplan.written",
 }

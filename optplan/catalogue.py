@@ -110,26 +110,60 @@ def accelerator(name: str) -> Accelerator:
 def calibration(name: str) -> Calibration:
     """Return a shipped calibration; raises `Refusal` for an unknown name."""
     key = canonical("calibrations", name)
-    return Calibration.model_validate({"name": key, **_part("calibrations", key, "calibration")})
+    return Calibration.model_validate({"name": key, **_constants(key)})
 
 
-def calibration_for(accelerator_name: str) -> Calibration:
+@cache
+def _constants(key: str) -> dict[str, Any]:
+    """Return the fields of a calibration, those of the one it is based on first."""
+    own = _part("calibrations", key, "calibration")
+    base = _file("calibrations", key).get("based_on")
+    if base is None:
+        return own
+    found = _constants(base)
+    return {**found, **own, "sources": {**found["sources"], **own.get("sources", {})}}
+
+
+STACKS = {
+    "megatron": (),
+    "deepspeed": ("megatron",),
+    "internevo": ("megatron",),
+    "fsdp": ("megatron",),
+    "torchtitan": ("fsdp", "megatron"),
+    "xla": ("fsdp", "megatron"),
+}
+"""Kinds of software that calibrations differ by, and whose constants come next."""
+
+
+def calibration_for(accelerator_name: str, stack: str = "megatron") -> Calibration:
     """
-    Return the calibration of an accelerator.
+    Return the calibration of an accelerator under a software stack.
 
-    The one of the same name, else the one that lists it, else the generic prior.
+    The accelerator's own for that stack, else for the next one like it, else a generic prior.
 
     Raises
     ------
     Refusal
         There is not even a generic one.
     """
-    if accelerator_name in names("calibrations"):
-        return calibration(accelerator_name)
-    for name in names("calibrations"):
-        if accelerator_name in (_file("calibrations", name).get("accelerators") or ()):
-            return calibration(name)
+    wanted = (stack, *STACKS.get(stack, ()))
+    known = _own_calibrations(accelerator_name)
+    for word in wanted:
+        if word in known:
+            return calibration(known[word])
+    for word in wanted:
+        if f"{GENERIC}-{word}" in names("calibrations"):
+            return calibration(f"{GENERIC}-{word}")
     return calibration(GENERIC)
+
+
+def _own_calibrations(accelerator_name: str) -> dict[str, str]:
+    """Return the calibrations of an accelerator of the catalogue by stack; none for another."""
+    try:
+        key = canonical("accelerators", accelerator_name)
+    except Refusal:
+        return {}
+    return dict(_file("accelerators", key).get("calibrations") or {})
 
 
 def framework(name: str) -> Framework:

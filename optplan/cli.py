@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import os
 import signal
 import sys
@@ -15,8 +14,10 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
+from optplan import cli_runs
 from optplan.arguments import choices, seconds, whole
 from optplan.models.errors import InputError, OptplanError
+from optplan.output import console, dump, write
 
 app = App(
     name="optplan",
@@ -100,11 +101,11 @@ def solve(
             progress=watch.tell,
         )
     if json:
-        _write(result.to_json())
+        write(result.to_json())
     else:
         from optplan.report.terminal import show_result
 
-        show_result(_console(), result, top, breakdown)
+        show_result(console(), result, top, breakdown)
     return result.exit_code
 
 
@@ -128,11 +129,11 @@ def evaluate(
 
     evaluation = run(_path(spec), values, sets=set, limits=limit)
     if json:
-        _write(evaluation.to_json())
+        write(evaluation.to_json())
     else:
         from optplan.report.terminal import show_evaluation
 
-        show_evaluation(_console(), evaluation)
+        show_evaluation(console(), evaluation)
     return evaluation.exit_code
 
 
@@ -150,11 +151,11 @@ def verify(plan: str, /, *, json: Json = False) -> int:
 
     verification = run(plan)
     if json:
-        _write(verification.to_json())
+        write(verification.to_json())
     else:
         from optplan.report.terminal import show_verification
 
-        show_verification(_console(), verification)
+        show_verification(console(), verification)
     return verification.exit_code
 
 
@@ -207,11 +208,11 @@ def compare(
             progress=lambda name, progress: watch.tell(progress),
         )
     if json:
-        _write(comparison.to_json())
+        write(comparison.to_json())
     else:
         from optplan.report.models import show_comparison
 
-        show_comparison(_console(), comparison)
+        show_comparison(console(), comparison)
     return comparison.exit_code
 
 
@@ -258,12 +259,16 @@ def model(
     except NoPlan as error:
         return _complain([str(fault) for fault in error.faults], 1)
     if json:
-        _write(_dump(written.model_dump(mode="json")))
+        write(dump(written.model_dump(mode="json")))
     else:
         from optplan.report.models import show_written
 
-        show_written(_console(), written)
+        show_written(console(), written)
     return 0
+
+
+app.command(cli_runs.calibrate)
+app.command(cli_runs.validate)
 
 
 @app.command
@@ -280,10 +285,10 @@ def catalogue(name: str | None = None, /, *, json: Json = False) -> int:
 
     if name is None:
         found: Any = listing()
-        _write(_dump(found)) if json else show_listing(_console(), found)
+        write(dump(found)) if json else show_listing(console(), found)
     else:
         entry = describe(name)
-        _write(_dump(entry)) if json else show_entry(_console(), entry)
+        write(dump(entry)) if json else show_entry(console(), entry)
     return 0
 
 
@@ -301,11 +306,11 @@ def rules(*, json: Json = False, markdown: Annotated[bool, Parameter(negative=""
     from optplan.report.rulebook import rulebook, show_rules
 
     if json:
-        _write(_dump(rulebook()))
+        write(dump(rulebook()))
     elif markdown:
         sys.stdout.write(as_markdown())
     else:
-        show_rules(_console())
+        show_rules(console())
     return 0
 
 
@@ -314,7 +319,7 @@ def schema() -> int:
     """Print the JSON schema of a spec, for editors that complete and check it."""
     from optplan.schema import json_schema
 
-    _write(_dump(json_schema()))
+    write(dump(json_schema()))
     return 0
 
 
@@ -392,22 +397,6 @@ def _innermost(error: BaseException) -> str:
 def _path(spec: str) -> Path:
     """Take the argument for a file, whatever it looks like."""
     return Path(spec)
-
-
-def _console() -> Any:
-    """Terminal for people: colours only there, wide enough for tables when piped."""
-    from optplan.report.terminal import Screen
-
-    return Screen(width=None if sys.stdout.isatty() else 160, highlight=False, soft_wrap=False)
-
-
-def _write(text: str) -> None:
-    """Print for programs."""
-    sys.stdout.write(text + "\n")
-
-
-def _dump(data: object) -> str:
-    return json.dumps(data, indent=1)
 
 
 Command = Callable[..., int]

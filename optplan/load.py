@@ -12,11 +12,12 @@ from pydantic import ValidationError
 
 from optplan.compose import Composer
 from optplan.faults import translate, unknown
+from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault, InputError
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Search
 from optplan.places import REFUSED, Node, dots, from_python, mapping, short
-from optplan.resolve import resolve
+from optplan.resolve import calibration_file, resolve
 from optplan.source import read_text
 
 Source = str | os.PathLike[str] | Mapping[str, object] | Problem
@@ -75,6 +76,26 @@ def load(source: Source, *, sets: Iterable[str] = (), limits: Iterable[str] = ()
     if faults:
         raise InputError(_ordered(faults))
     return problem
+
+
+def load_calibration(path: str | os.PathLike[str]) -> Calibration:
+    """
+    Read a calibration file, as ``optplan calibrate`` writes it or as a spec would hold it.
+
+    Raises
+    ------
+    InputError
+        With everything that is wrong.
+    """
+    faults: list[Fault] = []
+    held = mapping().put("calibration", Node(str(path), str(path), str(path)), "")
+    node = calibration_file(held, pathlib.Path(), faults).child("calibration")
+    if faults or node is None:
+        raise InputError(_ordered(faults))
+    try:
+        return Calibration.model_validate(node.plain())
+    except ValidationError as error:
+        raise InputError(_ordered(translate(error, node))) from None
 
 
 def _root(source: Source, faults: list[Fault]) -> tuple[Node | None, pathlib.Path]:

@@ -10,6 +10,7 @@ from optplan import catalogue, hf
 from optplan.compose import Composer
 from optplan.models.errors import Fault
 from optplan.models.spec.cluster import Accelerator, Cluster
+from optplan.models.spec.framework import Framework
 from optplan.models.units import show
 from optplan.places import REFUSED, Node, Refusal, dots
 from optplan.source import read_text
@@ -28,7 +29,7 @@ def resolve(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
     faults
         Receives every name and file that leads nowhere, and every limit that cannot be read.
     """
-    root = _calibration_file(root, folder, faults)
+    root = calibration_file(root, folder, faults)
     for key, step in (("workload", _workload), ("cluster", _cluster), ("limits", _limits)):
         node = root.child(key)
         if node is not None:
@@ -174,7 +175,7 @@ def _check_condition(rule: Node, path: str, faults: list[Fault]) -> None:
         faults.append(Fault(rule.at(error.column), path, error.problem, error.remedy))
 
 
-def _calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
+def calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
     """Replace the name of a calibration file by what it holds."""
     node = root.child("calibration")
     if node is None or not isinstance(node.value, str):
@@ -204,6 +205,22 @@ def _calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> 
     return root.put("calibration", content, root.keys["calibration"])
 
 
+FRAMEWORK_STACKS = {
+    "torchtitan": "torchtitan",
+    "deepspeed": "deepspeed",
+    "megatron-deepspeed": "deepspeed",
+}
+"""Frameworks whose runs are calibrated apart from Megatron-LM's and its like."""
+
+
+def _stack(root: Node) -> str:
+    """Tell which kind of software a spec's framework is."""
+    framework = root.child("framework")
+    found = framework.value if framework is not None else None
+    name = found.name.partition("@")[0] if isinstance(found, Framework) else ""
+    return FRAMEWORK_STACKS.get(name, "megatron")
+
+
 def _calibration(root: Node, faults: list[Fault]) -> Node:
     """Resolve the calibration: by its name, or the accelerator's own where none is given."""
     node = root.child("calibration")
@@ -223,7 +240,7 @@ def _calibration(root: Node, faults: list[Fault]) -> Node:
     if name is not None and isinstance(name.value, str):
         label = name.value
     try:
-        return root.put("calibration", Node(catalogue.calibration_for(label)), "")
+        return root.put("calibration", Node(catalogue.calibration_for(label, _stack(root))), "")
     except Refusal as refusal:
         problem = f"no calibration is known for '{label}'"
         faults.append(Fault(device.place, "calibration", problem, refusal.remedy))

@@ -57,9 +57,13 @@ class Watch:
             parts.append(f"gap {max(0.0, 1 - progress.bound / progress.incumbent):.2%}")
         if progress.done is not None:
             parts.append(f"{progress.done:.0%} of the points")
-        self._line = ", ".join(parts) or "searching"
+        self.say(", ".join(parts) or "searching")
+
+    def say(self, line: str) -> None:
+        """Show another line."""
+        self._line = line
         if self._bar is not None:
-            self._bar.update(self._task, description=self._line)
+            self._bar.update(self._task, description=line)
 
     def _show(self) -> None:
         """Start the spinner."""

@@ -31,7 +31,7 @@ STATE_PARTS = ("parameters", "gradients", "optimizer")
 SHOWN_STAGES = 8
 """Stages that a table shows before it leaves out the middle."""
 
-NEW_TERMS = ("TCC", "TCE")
+NEW_TERMS = ("TCC", "TCE", "TL")
 """Terms that are left out where they are nothing."""
 
 PAPER_SHARE = 0.99
@@ -140,7 +140,7 @@ def _proof(result: Result) -> Padding:
         line.append(f", no layout under {bytes_text(certificate.bound)}")
     line.append(f"  [{certificate.engine}]", "dim")
     truth = Text("on hardware:  ", "dim").append(f"calibration {calibration.name}, ")
-    truth.append(calibration.error if calibration.error else "error unknown")
+    truth.append(result.problem.accuracy.error or "error unknown")
     return Padding(Group(line, truth), (1, 0, 0, 2))
 
 
@@ -238,7 +238,7 @@ def _alternatives(result: Result) -> RenderableType:
             f"{other.behind:+.2%}",
             bytes_text(other.peak_bytes),
         )
-    error = result.problem.calibration.held_out
+    error = result.problem.accuracy.held_out
     if error is None or result.problem.goal != "fastest":
         return table
     near = sum(other.behind < error for other in result.alternatives)

@@ -136,7 +136,10 @@ CASES: dict[str, tuple[str, Expected]] = {
     # words
     "unknown precision": (
         swap("bf16}", "bf17}"),
-        {":1:73": "'bf17' is no choice here; did you mean 'bf16'? (choices: bf16, fp16, fp32)"},
+        {
+            ":1:73": "'bf17' is no choice here; did you mean 'bf16'? "
+            "(choices: bf16, fp16, fp32, fp8)"
+        },
     ),
     "unknown goal": (swap("goal: fastest", "goal: fast"), {":12:7": "did you mean 'fastest'?"}),
     "recompute": (

@@ -24,9 +24,9 @@ KEYS = {
     "sequence_parallel zero hsdp context order offload recompute layers_per_stage "
     "recomputed_layers_per_stage",
     "estimate": "step_seconds tokens_per_second_per_device mfu terms late_seconds memory",
-    "estimate.terms": "TF TCT TAT TCC TCE TO TCD TAD TB TCP T_opt",
-    "estimate.memory": "peak_bytes capacity_bytes binding_stage stages",
-    "estimate.memory.stages.0": "stage layers recomputed peak_bytes parts in_flight "
+    "estimate.terms": "TF TCT TAT TCC TCE TL TO TCD TAD TB TCP T_opt",
+    "estimate.memory": "peak_bytes allocated_bytes capacity_bytes risk binding_stage stages",
+    "estimate.memory.stages.0": "stage layers recomputed peak_bytes parts phases in_flight "
     "micro_batch_seconds",
     "estimate.memory.stages.0.parts": "parameters gradients optimizer activations working reserve",
     "certificate": "fingerprint goal bound unit bound_seconds gap tick_seconds points "

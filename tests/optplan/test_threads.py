@@ -92,7 +92,7 @@ def test_d3_ends_that_count_as_layers_allow_more_pipelines() -> None:
 
 def test_d5_layers_of_a_last_stage_without_a_pipeline(tmp_path: Path) -> None:
     """NVIDIA/Megatron-LM#1778: a one-layer model reported absurd TFLOPS."""
-    asked = spec({**SMALL, "layers": 20}, 8, {**PLAIN, "dp": 8, "tp": 1}, sequence=1024)
+    asked = spec({**SMALL, "layers": 20}, 8, {**PLAIN, "dp": 8, "tp": 1}, sequence=8192)
     one: dict[str, Any] = {"pp": 1, "layers_per_stage": (1,)}
     answer = refused(asked, "pipeline.layers[all]", "1 of 20", **one)
     assert answer.estimate.mfu > 1
@@ -266,7 +266,7 @@ def test_d15_sequences_are_padded_to_the_right_multiple(tp: int, cp: int) -> Non
     unit = cp * int(np.lcm(2, tp)) if cp > 1 else tp
     shape = {**SMALL, "layers": 4, "heads": 12, "hidden": 768, "ffn": 3072}
     search = {**ONE_WAY, "cp": cp, "pp": 1, "dp": 1, "zero": 0, "recompute": "none"}
-    plan = {"tp": tp, "sequence_parallel": True}
+    plan = {"tp": tp, "cp": cp, "sequence_parallel": True}
     accepted(spec(shape, tp * cp, search, sequence=7 * unit), **plan)
     words = (f"no multiple of {unit}", f"pad to {8 * unit}", "legal at cp")
     short = spec(shape, tp * cp, search, sequence=7 * unit + 1)

@@ -1,0 +1,393 @@
+"""A calibration from measured runs: which constants they teach, how well, and how far to trust."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from optplan import catalogue
+from optplan.models.cost.calibration import Calibration, Seen
+from optplan.models.errors import Fault, InputError
+from optplan.models.numbers import listed
+from optplan.models.record import Record
+from optplan.places import Refusal
+from optplan.runs.express import Expressed, Inexpressible, express, stack_of
+from optplan.runs.fit import CONSTANTS, Fit, Point, fit, log_errors
+from optplan.runs.points import point_of, teachable
+from optplan.runs.table import Run, read_runs
+
+SIGMAS = 1.96
+"""Standard deviations of a 95 % interval."""
+
+FAR = math.log(2.0)
+"""A run that the fit misses by more than a factor of two is named among the residuals."""
+
+
+class Learned(Record):
+    """One constant of a fit."""
+
+    name: str
+    """Field of the calibration."""
+    prior: float
+    """Where it started."""
+    value: float
+    """What was found."""
+    low: float
+    """Lower end of the 95 % interval, prior included."""
+    high: float
+    """Upper end."""
+    learned: float
+    """Share of the prior's variance that the runs took away; near 0 the prior speaks alone."""
+
+
+class SourceError(Record):
+    """How a fit does on the runs of one source."""
+
+    source: str
+    """The table."""
+    runs: int
+    """How many of its runs were fitted."""
+    error: float
+    """Mean absolute error of the step time, in the fit."""
+    bias: float
+    """Mean of predicted over measured, less one."""
+    held_out: float | None = None
+    """Mean absolute error when this source is left out of the fit; none for a single source."""
+
+
+class Residual(Record):
+    """One run that a fit misses by more than a factor of two."""
+
+    source_id: str
+    """Name of the row."""
+    error: float
+    """Predicted over measured step time, less one."""
+
+
+class CalibrationFit(Record):
+    """What ``calibrate`` found."""
+
+    calibration: Calibration
+    """The constants, ready for a spec."""
+    accelerators: tuple[str, ...]
+    """Devices of the fitted runs."""
+    stack: str
+    """Kind of software of the fitted runs."""
+    prior: str
+    """Calibration that the fit started from."""
+    constants: tuple[Learned, ...]
+    """Every constant that could move."""
+    sources: tuple[SourceError, ...]
+    """Errors by source."""
+    far: tuple[Residual, ...]
+    """Runs missed by more than a factor of two."""
+    left_out: dict[str, int]
+    """Why rows were not fitted, and how many."""
+    hash: str
+    """SHA-256 of the constants, frozen before anything is scored."""
+
+    @property
+    def exit_code(self) -> int:
+        """Always 0: without a fit there is no record."""
+        return 0
+
+    def to_json(self) -> str:
+        """Write the fit as JSON."""
+        return json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
+
+
+def calibrate(
+    paths: Iterable[str | Path],
+    *,
+    prior: str | Calibration | None = None,
+    accelerator: str | None = None,
+    stack: str | None = None,
+    constants: Sequence[str] = (),
+    name: str | None = None,
+    hold_out: bool = True,
+    spreads: Mapping[str, float] | None = None,
+    keep: Callable[[Run], bool] = lambda run: True,
+    progress: Callable[[str], None] | None = None,
+) -> CalibrationFit:
+    """
+    Fit the constants of the cost model to measured runs.
+
+    Parameters
+    ----------
+    paths
+        Tables of measured runs.
+    prior
+        Calibration to start from, by name; left out: what the accelerator has, else the generic
+        one. With a run or two it decides most.
+    accelerator, stack
+        Which rows to take, where the tables hold several.
+    constants
+        Constants that may move; left out: those that the runs can teach something about.
+    name
+        What to call the result.
+    hold_out
+        False to leave out the errors of sources that were not fitted, which cost a fit each.
+    spreads
+        Standard deviations of the prior by constant, where the usual ones do not do.
+    keep
+        Further choice of rows.
+    progress
+        Called with a line of text before each fit.
+
+    Raises
+    ------
+    InputError
+        A table cannot be read, no row can be fitted, or rows of several accelerators or stacks are
+        mixed and none was named.
+    """
+    runs = read_runs(paths)
+    wrong = [constant for constant in constants if constant not in CONSTANTS]
+    if wrong:
+        problem = f"'{wrong[0]}' is no constant that a fit may move"
+        raise InputError([Fault("", "--fit", problem, f"one of {listed(list(CONSTANTS))}")])
+    start = _prior(prior)
+    reasons: Counter[str] = Counter()
+    found = [x for run in runs if keep(run) for x in _expressed(run, start, reasons)]
+    found = _of_one(found, accelerator, stack, reasons)
+    devices = tuple(sorted({x.problem.cluster.accelerator.name for x in found}))
+    kind = stack_of(found[0].run)
+    if start is None:
+        start = catalogue.calibration_for(devices[0], kind)
+    points = [point_of(x, start) for x in found]
+    chosen = tuple(constants) or teachable(found, start)
+    if progress:
+        progress(f"fitting {len(chosen)} constants to {len(points)} runs")
+    fitted = fit(points, start, chosen, spreads)
+    parts, held = _held_out(points, start, chosen, spreads, progress) if hold_out else ("", {})
+    sources = _sources(points, fitted.calibration, held)
+    done = _described(fitted, found, sources, name, start, parts, held)
+    errors = log_errors(points, done)
+    pairs = zip(found, errors, strict=True)
+    return CalibrationFit(
+        calibration=done,
+        accelerators=devices,
+        stack=kind,
+        prior=start.name,
+        constants=tuple(_learned(fitted, start)),
+        sources=sources,
+        far=tuple(
+            Residual(source_id=x.run.source_id or x.run.place, error=math.exp(e) - 1)
+            for x, e in pairs
+            if abs(e) > FAR
+        ),
+        left_out=dict(sorted(reasons.items())),
+        hash=fingerprint(done),
+    )
+
+
+def fingerprint(calibration: Calibration) -> str:
+    """Hash the constants of a calibration, words about them left out."""
+    words = {"name", "fitted_on", "range", "error", "notes", "sources", "held_out", "memory_error"}
+    constants = calibration.model_dump(mode="json", exclude=words)
+    text = json.dumps(constants, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _prior(prior: str | Calibration | None) -> Calibration | None:
+    """Find the calibration to start from."""
+    if prior is None or isinstance(prior, Calibration):
+        return prior
+    try:
+        return catalogue.calibration(prior)
+    except Refusal as refusal:
+        raise InputError([Fault("", "--prior", refusal.problem, refusal.remedy)]) from None
+
+
+def _expressed(run: Run, start: Calibration | None, reasons: Counter[str]) -> list[Expressed]:
+    """Express a run that can be fitted; note why another cannot."""
+    try:
+        found = express(run, start)
+    except Inexpressible as reason:
+        reasons[str(reason)] += 1
+        return []
+    if run.outcome == "oom":
+        reasons["out of memory"] += 1
+    elif found.step_seconds is None:
+        reasons["no step time, throughput, TFLOP/s or MFU"] += 1
+    else:
+        return [found]
+    return []
+
+
+def _of_one(
+    found: list[Expressed], accelerator: str | None, stack: str | None, reasons: Counter[str]
+) -> list[Expressed]:
+    """Keep the runs of one accelerator and one stack."""
+    wanted = None
+    if accelerator is not None:
+        names = [part.strip() for part in accelerator.split(",")]
+        wanted = {_device(name) for name in names}
+    kept = []
+    for x in found:
+        if wanted is not None and x.problem.cluster.accelerator.name not in wanted:
+            reasons["another accelerator"] += 1
+        elif stack is not None and stack_of(x.run) != stack:
+            reasons["another software stack"] += 1
+        else:
+            kept.append(x)
+    devices = sorted({x.problem.cluster.accelerator.name for x in kept})
+    stacks = sorted({stack_of(x.run) for x in kept})
+    if not kept:
+        why = "; ".join(f"{n} rows: {reason}" for reason, n in reasons.most_common(3))
+        remedy = "give rows with a configuration and a time, of that accelerator and stack"
+        raise InputError([Fault("", "", f"no row can be fitted ({why or 'none'})", remedy)])
+    if len(devices) > 1 and wanted is None:
+        problem = f"the rows are of several accelerators, {listed(devices)}"
+        raise InputError([Fault("", "--accelerator", problem, "name the one to fit")])
+    if len(stacks) > 1:
+        problem = f"the rows are of several software stacks, {listed(stacks)}"
+        raise InputError([Fault("", "--stack", problem, "name the one to fit")])
+    return kept
+
+
+def _device(name: str) -> str:
+    """Return the catalogue's name of a device, or the name itself."""
+    try:
+        return catalogue.accelerator(name).name
+    except Refusal:
+        return name
+
+
+def _held_out(
+    points: Sequence[Point],
+    prior: Calibration,
+    names: Sequence[str],
+    spreads: Mapping[str, float] | None,
+    progress: Callable[[str], None] | None,
+) -> tuple[str, dict[str, float]]:
+    """
+    Mean absolute error of every part of the runs under a fit of all others.
+
+    Parts are sources where there are several, else models, else single runs.
+    """
+    divided = [(word, [part(i, p) for i, p in enumerate(points)]) for word, part in _PARTS]
+    usable = [(word, names_of) for word, names_of in divided if len(set(names_of)) > 1]
+    if not usable:
+        return "", {}
+    word, names_of = usable[0]
+    parts = list(dict.fromkeys(names_of))
+    found = {}
+    for left in parts:
+        if progress:
+            progress(f"fitting without {left}")
+        pairs = list(zip(names_of, points, strict=True))
+        rest = fit([p for name, p in pairs if name != left], prior, names, spreads)
+        errors = log_errors([p for name, p in pairs if name == left], rest.calibration)
+        found[left] = float(np.mean(np.abs(np.expm1(errors))))
+    return word, found
+
+
+_PARTS: tuple[tuple[str, Callable[[int, Point], str]], ...] = (
+    ("sources", lambda i, point: point.source),
+    ("models", lambda i, point: point.family),
+    ("runs", lambda i, point: str(i)),
+)
+"""Parts that are left out in turn, the widest apart first."""
+
+
+def _sources(
+    points: Sequence[Point], calibration: Calibration, held: dict[str, float]
+) -> tuple[SourceError, ...]:
+    """Errors of a fit by source."""
+    errors = log_errors(points, calibration)
+    found = []
+    for source in sorted({point.source for point in points}):
+        own = errors[[point.source == source for point in points]]
+        found.append(
+            SourceError(
+                source=source,
+                runs=len(own),
+                error=float(np.mean(np.abs(np.expm1(own)))),
+                bias=float(np.expm1(np.mean(own))),
+                held_out=held.get(source),
+            )
+        )
+    return tuple(found)
+
+
+def _learned(fitted: Fit, prior: Calibration) -> Iterable[Learned]:
+    """List what the runs taught."""
+    for name, value in fitted.values.items():
+        constant, width = CONSTANTS[name], fitted.widths[name] * SIGMAS
+        low = value * math.exp(-width) if constant.relative else value - width
+        high = value * math.exp(width) if constant.relative else value + width
+        began = getattr(prior, name)
+        yield Learned(
+            name=name,
+            prior=float(prior.utilization_peak if began is None else began),
+            value=float(value),
+            low=max(constant.low, low),
+            high=min(constant.high, high),
+            learned=fitted.learned[name],
+        )
+
+
+def _described(
+    fitted: Fit,
+    found: Sequence[Expressed],
+    sources: Sequence[SourceError],
+    name: str | None,
+    prior: Calibration,
+    parts: str,
+    held: Mapping[str, float],
+) -> Calibration:
+    """Round the constants, and say what they were fitted on and where they were seen to hold."""
+    values = {key: _rounded(value) for key, value in fitted.values.items()}
+    plans = [(x.problem.workload, x.plans[0], x.problem.devices) for x in found]
+    tokens = [p.micro_batch * w.sequence_length for w, p, _ in plans]
+    shards = [w.architecture.hidden // p.tp for w, p, _ in plans]
+    devices = [n for _, _, n in plans]
+    seen = Seen(
+        tokens=(min(tokens), max(tokens)),
+        shard=(min(shards), max(shards)),
+        devices=(min(devices), max(devices)),
+    )
+    inside = float(np.mean([s.error for s in sources]))
+    error = f"{100 * inside:.1f} % mean in the fit"
+    if held:
+        error = (
+            f"{100 * _mean(held):.1f} % mean on {parts} left out of the fit, {len(held)}; {error}"
+        )
+    total = sum(s.runs for s in sources)
+    each = ", ".join(f"{s.runs} {s.source}" for s in sources)
+    origin = f"robust fit to the runs named above, from the prior {prior.name}"
+    text = f"{total} runs: {each}"
+    return prior.model_copy(
+        update={
+            **values,
+            "name": name or "calibrated",
+            "measured": True,
+            "fitted_on": text if len(text) <= 200 else f"{total} runs of {len(sources)} tables",
+            "range": (
+                f"tokens of a micro-batch {seen.tokens[0]} to {seen.tokens[1]}, hidden columns of "
+                f"a tensor rank {seen.shard[0]} to {seen.shard[1]}, {seen.devices[0]} to "
+                f"{seen.devices[1]} devices"
+            ),
+            "seen": seen,
+            "held_out": _rounded(_mean(held)) if held else None,
+            "error": error,
+            "notes": "",
+            "sources": {**prior.sources, **dict.fromkeys(values, origin)},
+        }
+    )
+
+
+def _mean(held: Mapping[str, float]) -> float:
+    """Mean over what was left out, every part weighing the same."""
+    return float(np.mean(list(held.values())))
+
+
+def _rounded(value: float) -> float:
+    """Keep three digits, which no fit can tell apart from more."""
+    return float(f"{value:.3g}")

@@ -1,0 +1,1 @@
+"""Measured training runs: read from tables, expressed as problems, priced and scored."""
