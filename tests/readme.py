@@ -19,15 +19,17 @@ FIRST_EXAMPLE = README.parent / "examples" / "paper" / "baichuan2-7b.yaml"
 def calibrations() -> str:
     """Render the shipped calibrations as a table."""
     lines = [
-        "| calibration | u_peak | c1, tokens | c2 | reserve | held-out error of the step time |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| calibration | u_peak | in FP8 | hbm | links | launch | attention | reserve | error |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for name in catalogue.names("calibrations"):
         one = catalogue.calibration(name)
         kind = "" if one.measured else "prior: "
+        narrow = "" if one.utilization_fp8 is None else f"{one.utilization_fp8:g}"
         lines.append(
-            f"| `{name}` | {one.utilization_peak:g} | {one.tokens_half:g} | {one.shard_loss:g} "
-            f"| {one.reserve / 2**30:g} GiB | {kind}{one.error} |"
+            f"| `{name}` | {one.utilization_peak:g} | {narrow} | {one.hbm_efficiency:g} "
+            f"| {one.link_efficiency:g} | {1e6 * one.launch_seconds:g} us "
+            f"| {one.attention_loss:g} | {one.reserve / 2**30:.2g} GiB | {kind}{one.error} |"
         )
     return "\n".join(lines) + "\n"
 
