@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from optplan.answers import explain
     from optplan.calibrate import calibrate
     from optplan.compare import compare
     from optplan.evaluate import evaluate
@@ -62,6 +63,7 @@ __all__ = [
     "compare",
     "cp_model",
     "evaluate",
+    "explain",
     "load",
     "of_choices",
     "plan_in",
@@ -100,6 +102,7 @@ _HOMES = {
     "compare": "optplan.compare",
     "cp_model": "optplan.live",
     "evaluate": "optplan.evaluate",
+    "explain": "optplan.answers",
     "load": "optplan.load",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",

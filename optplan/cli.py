@@ -14,8 +14,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from optplan import cli_runs
+from optplan import cli_answers, cli_runs
 from optplan.arguments import choices, seconds, whole
+from optplan.flags import Json, Limits, Sets
 from optplan.models.errors import InputError, OptplanError
 from optplan.output import console, dump, write
 
@@ -27,17 +28,6 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-Sets = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--set", negative="", help="Put a value over the spec's: tp=8, cluster.nodes=4."
-    ),
-]
-Limits = Annotated[
-    tuple[str, ...],
-    Parameter(name="--limit", negative="", help="Add a condition: 'pp * tp <= 32'."),
-]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
 Engine = str
 
 EXIT_INPUT, EXIT_UNPROVEN, EXIT_OWN = 2, 3, 4
@@ -267,6 +257,7 @@ def model(
     return 0
 
 
+app.command(cli_answers.explain)
 app.command(cli_runs.calibrate)
 app.command(cli_runs.validate)
 

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from optplan.flags import Json
 from optplan.output import console, write
-
-Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
 
 
 def calibrate(

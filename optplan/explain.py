@@ -8,7 +8,9 @@ from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.program import Fits, Row
 from optplan.models.rules.registry import Rule
+from optplan.models.spec.framework import Framework
 from optplan.models.spec.problem import Problem
+from optplan.models.spec.space import Limit, Search
 from optplan.models.units import bytes_text, seconds_text
 from optplan.result import Explanation, Reason, WayOut
 from optplan.solvers.base import SolverConfig
@@ -136,24 +138,78 @@ def _ways_out(problem: Problem, rules: tuple[Rule, ...], found: list[Clash]) -> 
         yield from ways or (_larger(changed, rules, text + ", ") if physical else ())
 
 
+def more_ways_out(
+    problem: Problem, rules: tuple[Rule, ...], known: Explanation
+) -> Iterator[WayOut]:
+    """
+    Solve the problem with each choice left open that the clash does not name, or with all of them.
+
+    A clash is minimal, so it need not name all that could give way: where activations do not fit,
+    fixed recomputation may stand in it, while a smaller micro-batch would help as well.
+    """
+    told = {way.change for way in known.ways_out}
+    changes = [opened(name) for name in narrowed(problem)]
+    if problem.framework is not None:
+        changes.append(unbound(problem.framework))
+    helped = bool(told)
+    for text, change in changes:
+        if text not in told:
+            for way in _solved(text, change(problem), rules):
+                helped = True
+                yield way
+    if not helped and len(changes) > 1:
+        changed = problem
+        for _, change in changes:
+            changed = change(changed)
+        yield from _solved(", ".join(text for text, _ in changes), changed, rules)
+
+
+def narrowed(problem: Problem) -> list[str]:
+    """Name the choices that the spec fixes or narrows."""
+    fields = Search.model_fields
+    return [
+        name
+        for name in fields
+        if name != "global_batch" and getattr(problem.search, name) != fields[name].default
+    ]
+
+
+def unbound(framework: Framework) -> tuple[str, Change]:
+    """Do without the framework's bounds on what can be launched."""
+    return (
+        f"any launcher, not only {framework.name}",
+        lambda before: before.model_copy(update={"framework": None}),
+    )
+
+
 def _changes(problem: Problem, name: str) -> Iterator[tuple[str, Change]]:
     """Name what a person could give up about one rule."""
     family, _, rest = name.partition(".")
     if family == "limits":
-        limit = next(limit for limit in problem.limits if limit.name == rest)
-
-        def drop(before: Problem) -> Problem:
-            kept = tuple(other for other in before.limits if other.name != rest)
-            return before.model_copy(update={"limits": kept})
-
-        yield f"drop the limit {limit.name}: {limit.rule}", drop
+        yield dropped(next(limit for limit in problem.limits if limit.name == rest))
     elif family == "search":
+        yield opened(rest)
 
-        def leave_open(before: Problem) -> Problem:
-            search = before.search.model_copy(update={rest: None})
-            return before.model_copy(update={"search": search})
 
-        yield f"leave {rest} open", leave_open
+def dropped(limit: Limit) -> tuple[str, Change]:
+    """Do without one of the user's limits."""
+
+    def drop(before: Problem) -> Problem:
+        kept = tuple(other for other in before.limits if other.name != limit.name)
+        return before.model_copy(update={"limits": kept})
+
+    return f"drop the limit {limit.name}: {limit.rule}", drop
+
+
+def opened(name: str) -> tuple[str, Change]:
+    """Leave a choice open that the spec fixes or narrows."""
+    free = Search.model_fields[name].default
+
+    def leave_open(before: Problem) -> Problem:
+        search = before.search.model_copy(update={name: free})
+        return before.model_copy(update={"search": search})
+
+    return f"leave {name} open", leave_open
 
 
 def _larger(problem: Problem, rules: tuple[Rule, ...], besides: str) -> Iterator[WayOut]:

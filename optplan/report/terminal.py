@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from optplan.judge import TIGHT
@@ -16,7 +17,7 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, plan_text, recomputed, short
-from optplan.result import Certificate, Evaluation, Explanation, Result
+from optplan.result import Certificate, Evaluation, Explanation, Result, WayOut
 from optplan.verify import Verification
 
 BAR = 24
@@ -305,25 +306,25 @@ def _explanation(explanation: Explanation) -> RenderableType:
             table.add_row(Text(reason.rule, "red"), Text(reason.sentence), Text(reason.text))
     parts.append(table)
     if explanation.ways_out:
-        out = plain_table(
-            "Ways out, each one solved",
-            "change",
-            "step",
-            "tokens/s/device",
-            "layout",
-            right=("step", "tokens/s/device"),
-        )
-        for way in explanation.ways_out:
-            out.add_row(
-                Text(way.change),
-                seconds_text(way.step_seconds),
-                f"{way.tokens_per_second_per_device:,.0f}",
-                short(way.plan),
-            )
-        parts.append(out)
+        parts.append(ways_table("Ways out, each one solved", explanation.ways_out))
     else:
         parts.append(Text("\n  dropping a limit or enlarging the cluster does not help", "dim"))
     return Group(*parts)
+
+
+def ways_table(title: str, ways: Iterable[WayOut]) -> Table:
+    """Show changes that help, and what they cost."""
+    table = plain_table(
+        title, "change", "step", "tokens/s/device", "layout", right=("step", "tokens/s/device")
+    )
+    for way in ways:
+        table.add_row(
+            Text(way.change),
+            seconds_text(way.step_seconds),
+            f"{way.tokens_per_second_per_device:,.0f}",
+            short(way.plan),
+        )
+    return table
 
 
 def _distance(evaluation: Evaluation) -> Text:

@@ -1,0 +1,19 @@
+"""Flags that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+Sets = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set", negative="", help="Put a value over the spec's: tp=8, cluster.nodes=4."
+    ),
+]
+Limits = Annotated[
+    tuple[str, ...],
+    Parameter(name="--limit", negative="", help="Add a condition: 'pp * tp <= 32'."),
+]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
