@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from optplan.models.spec.workload import Architecture, Workload
     from optplan.planner import solve
     from optplan.result import Result
+    from optplan.size import size
     from optplan.solvers.base import Holding, SolverConfig, Termination
     from optplan.validate import validate
     from optplan.verify import verify
@@ -68,6 +69,7 @@ __all__ = [
     "of_choices",
     "plan_in",
     "pyomo_model",
+    "size",
     "solve",
     "validate",
     "verify",
@@ -107,6 +109,7 @@ _HOMES = {
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",
     "pyomo_model": "optplan.live",
+    "size": "optplan.size",
     "solve": "optplan.planner",
     "validate": "optplan.validate",
     "verify": "optplan.verify",

@@ -258,6 +258,7 @@ def model(
 
 
 app.command(cli_answers.explain)
+app.command(cli_answers.size)
 app.command(cli_runs.calibrate)
 app.command(cli_runs.validate)
 

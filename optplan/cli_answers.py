@@ -1,4 +1,4 @@
-"""Commands that answer questions about a plan: explain."""
+"""Commands that answer questions: explain, size."""
 
 from __future__ import annotations
 
@@ -57,6 +57,51 @@ def explain(
     else:
         show_answer(console(), answer)
     return answer.exit_code
+
+
+def size(
+    spec: str,
+    /,
+    *,
+    on: str = "",
+    json: Json = False,
+    set: Sets = (),
+    limit: Limits = (),
+    time_limit: str | None = None,
+) -> int:
+    """
+    Find the fewest devices that hold the job, and prove that one less does not.
+
+    Parameters
+    ----------
+    spec
+        Path of the YAML file; its number of nodes does not matter.
+    on
+        Accelerators of the catalogue to ask about besides, with commas between them.
+    time_limit
+        Stop looking at a cluster after this time: 60s, 5min.
+    """
+    from pathlib import Path
+
+    limited = seconds(time_limit)
+    from optplan.report.answers import show_sizing
+    from optplan.report.progress import Watch
+    from optplan.size import size as run
+
+    with Watch(quiet=json) as watch:
+        sizing = run(
+            Path(spec),
+            accelerators=[name.strip() for name in on.split(",") if name.strip()],
+            sets=set,
+            limits=limit,
+            time_limit=limited,
+            say=watch.say,
+        )
+    if json:
+        write(sizing.to_json())
+    else:
+        show_sizing(console(), sizing)
+    return sizing.exit_code
 
 
 def _split(text: str) -> list[str]:

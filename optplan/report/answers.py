@@ -1,4 +1,4 @@
-"""The screen of ``explain``."""
+"""The screens of ``explain`` and ``size``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from rich.console import Console
 from rich.text import Text
 
 from optplan.answers import Answer
-from optplan.models.units import seconds_text
+from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, short
 from optplan.report.terminal import show_evaluation, show_result, ways_table
+from optplan.size import Sizing
 
 
 def show_answer(console: Console, answer: Answer) -> None:
@@ -43,3 +44,36 @@ def show_answer(console: Console, answer: Answer) -> None:
     if answer.why_not is not None:
         console.print(Text("\nThe plan that was asked about", "bold"))
         show_evaluation(console, answer.why_not)
+
+
+def show_sizing(console: Console, sizing: Sizing) -> None:
+    """Print the answer to ``size``."""
+    workload = sizing.problem.workload
+    table = plain_table(
+        f"Fewest devices for {workload.architecture.name}, sequence {workload.sequence_length}, "
+        f"{workload.precision}",
+        "accelerator",
+        "devices",
+        "nodes",
+        "step",
+        "peak memory",
+        "layout",
+        right=("devices", "nodes", "step", "peak memory"),
+    )
+    for one in (sizing.fewest, *sizing.others):
+        if one.devices is None or one.estimate is None or one.plan is None:
+            table.add_row(Text(one.accelerator), "none", "", "", "", Text(one.why))
+            continue
+        memory = one.estimate.memory
+        proved = "" if one.proved else f"not proved: {one.why}; "
+        table.add_row(
+            Text(one.accelerator),
+            f"{one.devices:,}",
+            f"{one.nodes:,}",
+            seconds_text(one.estimate.step_seconds),
+            f"{bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}",
+            Text(f"{proved}{short(one.plan)}"),
+        )
+    console.print(table)
+    if sizing.exit_code == 0:
+        console.print(Text("  proved: on one device less no plan exists", "dim"))
