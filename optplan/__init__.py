@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from optplan.answers import explain
     from optplan.calibrate import calibrate
     from optplan.compare import compare
     from optplan.evaluate import evaluate
+    from optplan.explain import explain
     from optplan.live import cp_model, of_choices, plan_in, pyomo_model
     from optplan.load import load
     from optplan.models.builder import Builder
@@ -104,7 +104,7 @@ _HOMES = {
     "compare": "optplan.compare",
     "cp_model": "optplan.live",
     "evaluate": "optplan.evaluate",
-    "explain": "optplan.answers",
+    "explain": "optplan.explain",
     "load": "optplan.load",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",

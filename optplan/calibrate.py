@@ -12,15 +12,20 @@ from pathlib import Path
 import numpy as np
 
 from optplan import catalogue
+from optplan.load import calibration_named
 from optplan.models.cost.calibration import Calibration, Seen
 from optplan.models.errors import Fault, InputError
-from optplan.models.numbers import listed
-from optplan.models.record import Record
+from optplan.models.numbers import counted, listed
+from optplan.models.record import LARGEST_COUNT, Record
 from optplan.places import Refusal
 from optplan.runs.express import Expressed, Inexpressible, express, stack_of
 from optplan.runs.fit import CONSTANTS, Fit, Point, fit, log_errors
 from optplan.runs.points import point_of, teachable
+from optplan.runs.stacks import STACK_NAMES
 from optplan.runs.table import Run, read_runs
+
+MOST_PARTS = 20
+"""Parts that are left out one by one; each costs a fit."""
 
 SIGMAS = 1.96
 """Standard deviations of a 95 % interval."""
@@ -105,7 +110,7 @@ class CalibrationFit(Record):
 def calibrate(
     paths: Iterable[str | Path],
     *,
-    prior: str | Calibration | None = None,
+    prior: str | Path | Calibration | None = None,
     accelerator: str | None = None,
     stack: str | None = None,
     constants: Sequence[str] = (),
@@ -123,8 +128,8 @@ def calibrate(
     paths
         Tables of measured runs.
     prior
-        Calibration to start from, by name; left out: what the accelerator has, else the generic
-        one. With a run or two it decides most.
+        Calibration to start from, by name or as a file; left out: what the accelerator has, else
+        the generic one. With a run or two it decides most.
     accelerator, stack
         Which rows to take, where the tables hold several.
     constants
@@ -149,8 +154,17 @@ def calibrate(
     runs = read_runs(paths)
     wrong = [constant for constant in constants if constant not in CONSTANTS]
     if wrong:
-        problem = f"'{wrong[0]}' is no constant that a fit may move"
-        raise InputError([Fault("", "--fit", problem, f"one of {listed(list(CONSTANTS))}")])
+        remedy = f"one of {', '.join(CONSTANTS)}"
+        raise InputError(
+            [
+                Fault("", "--fit", f"'{one}' is no constant that a fit may move", remedy)
+                for one in wrong
+            ]
+        )
+    constants = tuple(dict.fromkeys(constants))
+    if stack is not None and stack not in STACK_NAMES:
+        problem = f"'{stack}' is no software stack that is told apart"
+        raise InputError([Fault("", "--stack", problem, f"one of {', '.join(STACK_NAMES)}")])
     start = _prior(prior)
     reasons: Counter[str] = Counter()
     found = [x for run in runs if keep(run) for x in _expressed(run, start, reasons)]
@@ -189,19 +203,17 @@ def calibrate(
 def fingerprint(calibration: Calibration) -> str:
     """Hash the constants of a calibration, words about them left out."""
     words = {"name", "fitted_on", "range", "error", "notes", "sources", "held_out", "memory_error"}
+    words |= {"accelerators"}
     constants = calibration.model_dump(mode="json", exclude=words)
     text = json.dumps(constants, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _prior(prior: str | Calibration | None) -> Calibration | None:
+def _prior(prior: str | Path | Calibration | None) -> Calibration | None:
     """Find the calibration to start from."""
     if prior is None or isinstance(prior, Calibration):
         return prior
-    try:
-        return catalogue.calibration(prior)
-    except Refusal as refusal:
-        raise InputError([Fault("", "--prior", refusal.problem, refusal.remedy)]) from None
+    return calibration_named(prior, "--prior")
 
 
 def _expressed(run: Run, start: Calibration | None, reasons: Counter[str]) -> list[Expressed]:
@@ -238,8 +250,19 @@ def _of_one(
             kept.append(x)
     devices = sorted({x.problem.cluster.accelerator.name for x in kept})
     stacks = sorted({stack_of(x.run) for x in kept})
+    strange = wanted is not None and not any(
+        x.problem.cluster.accelerator.name in wanted for x in found
+    )
+    if strange and accelerator is not None:
+        for name in (part.strip() for part in accelerator.split(",")):
+            try:
+                catalogue.accelerator(name)
+            except Refusal as refusal:
+                raise InputError(
+                    [Fault("", "--accelerator", refusal.problem, refusal.remedy)]
+                ) from None
     if not kept:
-        why = "; ".join(f"{n} rows: {reason}" for reason, n in reasons.most_common(3))
+        why = "; ".join(f"{counted(n, 'row')}: {reason}" for reason, n in reasons.most_common(3))
         remedy = "give rows with a configuration and a time, of that accelerator and stack"
         raise InputError([Fault("", "", f"no row can be fitted ({why or 'none'})", remedy)])
     if len(devices) > 1 and wanted is None:
@@ -269,18 +292,23 @@ def _held_out(
     """
     Mean absolute error of every part of the runs under a fit of all others.
 
-    Parts are sources where there are several, else models, else single runs.
+    Parts are sources where there are several, else models, else single runs, equal ones together;
+    where there are more than ``MOST_PARTS`` of them, a tenth of them is left out at a time.
     """
-    divided = [(word, [part(i, p) for i, p in enumerate(points)]) for word, part in _PARTS]
+    divided = [(word, [part(p) for p in points]) for word, part in _PARTS]
     usable = [(word, names_of) for word, names_of in divided if len(set(names_of)) > 1]
     if not usable:
         return "", {}
     word, names_of = usable[0]
     parts = list(dict.fromkeys(names_of))
+    if len(parts) > MOST_PARTS:
+        tenth = {name: f"{i % 10 + 1} of 10" for i, name in enumerate(parts)}
+        word, names_of = f"tenths of the {word}", [tenth[name] for name in names_of]
+        parts = sorted(set(names_of), key=lambda name: int(name.split()[0]))
     found = {}
     for left in parts:
         if progress:
-            progress(f"fitting without {left}")
+            progress(f"fitting without {left if len(left) < 60 else 'one run'}")
         pairs = list(zip(names_of, points, strict=True))
         rest = fit([p for name, p in pairs if name != left], prior, names, spreads)
         errors = log_errors([p for name, p in pairs if name == left], rest.calibration)
@@ -288,10 +316,10 @@ def _held_out(
     return word, found
 
 
-_PARTS: tuple[tuple[str, Callable[[int, Point], str]], ...] = (
-    ("sources", lambda i, point: point.source),
-    ("models", lambda i, point: point.family),
-    ("runs", lambda i, point: str(i)),
+_PARTS: tuple[tuple[str, Callable[[Point], str]], ...] = (
+    ("sources", lambda point: point.source),
+    ("models", lambda point: point.family),
+    ("runs", lambda point: f"{point.plan!r} {point.problem.workload!r} {point.problem.devices}"),
 )
 """Parts that are left out in turn, the widest apart first."""
 
@@ -349,20 +377,21 @@ def _described(
     shards = [w.architecture.hidden // p.tp for w, p, _ in plans]
     devices = [n for _, _, n in plans]
     seen = Seen(
-        tokens=(min(tokens), max(tokens)),
+        tokens=(min(tokens), min(max(tokens), LARGEST_COUNT)),
         shard=(min(shards), max(shards)),
         devices=(min(devices), max(devices)),
     )
     inside = float(np.mean([s.error for s in sources]))
-    error = f"{100 * inside:.1f} % mean in the fit"
+    error = f"{100 * inside:.1f} % mean in the fit, no run left out"
     if held:
         error = (
-            f"{100 * _mean(held):.1f} % mean on {parts} left out of the fit, {len(held)}; {error}"
+            f"{100 * _mean(held):.1f} % mean on {parts} left out of the fit, {len(held)}; "
+            f"{100 * inside:.1f} % mean in the fit"
         )
     total = sum(s.runs for s in sources)
     each = ", ".join(f"{s.runs} {s.source}" for s in sources)
     origin = f"robust fit to the runs named above, from the prior {prior.name}"
-    text = f"{total} runs: {each}"
+    text = f"{counted(total, 'run')}: {each}"
     return prior.model_copy(
         update={
             **values,

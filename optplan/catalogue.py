@@ -110,7 +110,8 @@ def accelerator(name: str) -> Accelerator:
 def calibration(name: str) -> Calibration:
     """Return a shipped calibration; raises `Refusal` for an unknown name."""
     key = canonical("calibrations", name)
-    return Calibration.model_validate({"name": key, **_constants(key)})
+    own = {"name": key, "accelerators": _file("calibrations", key).get("accelerators") or ()}
+    return Calibration.model_validate({**own, **_constants(key)})
 
 
 @cache

@@ -38,7 +38,7 @@ def explain(
 
     limited = seconds(time_limit)
     asked = None if why_not is None else choices(_split(why_not))
-    from optplan.answers import explain as run
+    from optplan.explain import explain as run
     from optplan.report.answers import show_answer
     from optplan.report.progress import Watch
 

@@ -17,7 +17,6 @@ def calibrate(
     accelerator: str | None = None,
     stack: str | None = None,
     fit: str = "",
-    name: str | None = None,
     hold_out: Annotated[bool, Parameter(negative="--no-hold-out")] = True,
     json: Json = False,
 ) -> int:
@@ -38,8 +37,6 @@ def calibrate(
         Take the runs of this software: megatron, deepspeed, fsdp, torchtitan, xla, internevo.
     fit
         Constants that may move, with commas between them; left out, those the runs can teach.
-    name
-        What to call the calibration; left out, the file's name.
     hold_out
         Fit again without each source, model or run, to tell the error on runs not fitted.
     """
@@ -48,9 +45,10 @@ def calibrate(
     from optplan.calibrate import calibrate as run
     from optplan.report.progress import Watch
     from optplan.report.runs import show_fit
-    from optplan.runs.written import write_calibration
+    from optplan.runs.written import refuse_output, write_calibration
 
     _some(runs, "optplan calibrate runs.csv -o calibration.yaml")
+    refuse_output(output, runs)
     with Watch(quiet=json, line="fitting") as watch:
         found = run(
             runs,
@@ -58,7 +56,7 @@ def calibrate(
             accelerator=accelerator,
             stack=stack,
             constants=[part.strip() for part in fit.split(",") if part.strip()],
-            name=name or Path(output).stem,
+            name=Path(output).stem,
             hold_out=hold_out,
             progress=watch.say,
         )
@@ -102,7 +100,9 @@ def validate(
             runs,
             calibration=calibration,
             ablations=ablations,
-            progress=lambda done, of: watch.say(f"{done:,} of {of:,} runs priced"),
+            progress=lambda done, of: watch.say(
+                f"{done:,} of {of:,} runs priced" if done < of else "switching parts off"
+            ),
         )
     if json:
         write(found.to_json())

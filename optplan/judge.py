@@ -82,6 +82,10 @@ def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...
         said.append(
             f"calibration {calibration.name} is a prior, not a measurement: {calibration.error}"
         )
+    device = problem.cluster.accelerator.name
+    if calibration.accelerators and device not in calibration.accelerators:
+        known = ", ".join(calibration.accelerators)
+        said.append(f"calibration {calibration.name} is of {known}, not of {device}")
     said += _outside(problem, plan)
     said += _far_experts(problem, plan)
     if plan.pp > 1 and plan.micro_batches < plan.pp:

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
+from optplan import catalogue
 from optplan.compose import Composer
 from optplan.faults import translate, unknown
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault, InputError
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Search
-from optplan.places import REFUSED, Node, dots, from_python, mapping, short
+from optplan.places import REFUSED, Node, Refusal, dots, from_python, mapping, short
 from optplan.resolve import calibration_file, resolve
 from optplan.source import read_text
 
@@ -96,6 +97,29 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
         return Calibration.model_validate(node.plain())
     except ValidationError as error:
         raise InputError(_ordered(translate(error, node))) from None
+
+
+def calibration_named(given: str | os.PathLike[str] | Calibration, option: str) -> Calibration:
+    """
+    Find a calibration by its name in the catalogue, or in a file that ends in ``.yaml``.
+
+    Raises
+    ------
+    InputError
+        There is none; names ``option``.
+    """
+    if isinstance(given, Calibration):
+        return given
+    text = os.fspath(given)
+    if text.lower().endswith((".yaml", ".yml")):
+        return load_calibration(text)
+    try:
+        return catalogue.calibration(text)
+    except Refusal as refusal:
+        remedy = refusal.remedy
+        if pathlib.Path(text).is_file():
+            remedy = "a file's name ends in .yaml"
+        raise InputError([Fault("", option, refusal.problem, remedy)]) from None
 
 
 def _root(source: Source, faults: list[Fault]) -> tuple[Node | None, pathlib.Path]:

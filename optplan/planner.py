@@ -135,7 +135,7 @@ def solve(
         names.append(f"constrain.{getattr(constrain, '__name__', 'constrain')}")
     result = result.model_copy(update={"rules": tuple(names)})
     if result.plan is None and result.exit_code == 1 and constrain is None:
-        from optplan.explain import explain_infeasible
+        from optplan.infeasible import explain_infeasible
 
         result = result.model_copy(update={"explanation": explain_infeasible(problem, own)})
     spent = {

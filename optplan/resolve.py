@@ -199,7 +199,10 @@ def calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> N
     if content is None:
         return root.put("calibration", replace(node, value=REFUSED), root.keys["calibration"])
     # A file of the catalogue's form holds the record under a key of its own.
-    content = content.child("calibration") or content
+    whole, content = content, content.child("calibration") or content
+    devices = whole.child("accelerators")
+    if devices is not None and whole is not content and isinstance(content.value, dict):
+        content = content.put("accelerators", devices, devices.place)
     if isinstance(content.value, dict) and content.child("name") is None:
         content = content.put("name", Node(path.stem), content.place)
     return root.put("calibration", content, root.keys["calibration"])

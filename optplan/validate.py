@@ -7,13 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from optplan import catalogue
+from optplan.load import calibration_named
 from optplan.models.cost.calibration import Calibration
 from optplan.models.cost.estimate import step_seconds
-from optplan.models.errors import Fault, InputError
 from optplan.models.record import Record
 from optplan.models.spec.problem import Problem
-from optplan.places import Refusal
 from optplan.runs.express import Expressed, Inexpressible, express
 from optplan.runs.predict import Prediction, plan_of, predict
 from optplan.runs.score import Errors, Score, errors, score
@@ -103,7 +101,7 @@ def validate(
     InputError
         A table or the calibration cannot be read.
     """
-    own = _calibration(calibration)
+    own = None if calibration is None else calibration_named(calibration, "--calibration")
     runs = read_runs(paths)
     found: list[tuple[Expressed, Prediction]] = []
     left: list[LeftOut] = []
@@ -116,6 +114,8 @@ def validate(
             left.append(LeftOut(source_id=run.source_id, place=run.place, reason=str(reason)))
             continue
         found.append((expressed, predict(expressed)))
+    if progress is not None:
+        progress(len(runs), len(runs))
     tables = list(dict.fromkeys(run.file for run in runs))
     changed = (
         {name: _ablated(found, change) for name, change in ABLATIONS.items()} if ablations else {}
@@ -128,21 +128,6 @@ def validate(
         all=_scored(runs, found, left, changed, None),
         calibrations=dict(Counter(p.calibration for _, p in found)),
     )
-
-
-def _calibration(given: str | Path | Calibration | None) -> Calibration | None:
-    """Find the calibration to use for every row."""
-    if given is None or isinstance(given, Calibration):
-        return given
-    text = str(given)
-    if text.lower().endswith((".yaml", ".yml")):
-        from optplan.load import load_calibration
-
-        return load_calibration(text)
-    try:
-        return catalogue.calibration(text)
-    except Refusal as refusal:
-        raise InputError([Fault("", "--calibration", refusal.problem, refusal.remedy)]) from None
 
 
 # -- ablations ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from optplan.certificate import gap_of, goal_of, strategies_log10
-from optplan.explain import explain_infeasible
+from optplan.infeasible import explain_infeasible
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
 from optplan.models.errors import Fault, InputError

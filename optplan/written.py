@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from optplan.files import save
 from optplan.live import WITHIN, Part, cp_of, part_of, pyomo_of
 from optplan.models.errors import Fault, InputError
 from optplan.models.record import Record
@@ -111,7 +111,7 @@ def write_model(
     if names is not None:
         names["rules asked before"] = sorted(set(program.constraints))
         files[".names.json"] = (json.dumps(names, indent=1) + "\n").encode()
-    _save(target, files)
+    save(target, files)
     return Written(
         path=str(target),
         names=f"{target}.names.json" if names is not None else None,
@@ -196,33 +196,6 @@ class Labels:
         while self._taken.setdefault(plain, name) != name:
             plain += "_"
         return plain
-
-
-def _save(target: Path, files: dict[str, bytes]) -> None:
-    """Write files whole or not at all; a link is followed, what is no file is left alone."""
-    made: list[tuple[str, Path]] = []
-    try:
-        places = {ending: Path(f"{target}{ending}").resolve() for ending in files}
-        for place in places.values():
-            if place.exists() and not place.is_file():
-                raise OSError(None, "there is something that is no file")
-        for ending, place in places.items():
-            handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name[:80]}.")
-            made.append((name, place))
-            with os.fdopen(handle, "wb") as file:
-                file.write(files[ending])
-            Path(name).chmod(place.stat().st_mode & 0o777 if place.exists() else 0o644)
-        for name, place in made:
-            Path(name).replace(place)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        problem = f"cannot write the file: {why}"
-        remedy = "name a file in a folder that can be written to"
-        raise InputError([Fault(str(target), "", problem, remedy)]) from None
-    finally:
-        for name, _ in made:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
 
 
 def _refuse(target: Path, spec: Spec) -> None:

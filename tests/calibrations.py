@@ -62,7 +62,7 @@ def _no_launch_bound(run: Run) -> bool:
 
 
 A100S = ("a100-sxm-40gb", "a100-sxm-80gb", "a800-sxm-80gb")
-H100S = ("h100-sxm-80gb", "h200-sxm-141gb", "h800-sxm-80gb")
+H100S = ("h100-sxm-80gb", "h100-sxm-96gb", "h200-sxm-141gb", "h800-sxm-80gb")
 
 LOGITS_TITAN = (
     14,

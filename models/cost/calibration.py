@@ -34,7 +34,7 @@ class Lump(Record):
     """As that of the calibration."""
     link_efficiency: Annotated[float, Field(gt=0, le=1)] | None = None
     """As that of the calibration; left out: the same."""
-    held_out: Share | None = None
+    held_out: NotNegative | None = None
     """As that of the calibration."""
     error: str = ""
     """As that of the calibration."""
@@ -115,7 +115,7 @@ class Calibration(Record):
     products, and that an allocator's peak therefore counts."""
     step_bytes: Annotated[int, Strict(), Field(ge=0, le=64)] = 0
     """Bytes per parameter that the optimizer's step takes for a moment besides its states."""
-    memory_error: Share | None = None
+    memory_error: NotNegative | None = None
     """Mean absolute error of allocated memory on runs left out; none where unknown."""
     reserve: Bytes
     """Memory that the runtime, the collectives and fragmentation take from every device."""
@@ -127,10 +127,12 @@ class Calibration(Record):
     """Where the numbers were seen to hold."""
     seen: Seen | None = None
     """The same in numbers, outside which an answer warns; none for a prior."""
-    held_out: Share | None = None
+    held_out: NotNegative | None = None
     """Mean absolute error of the step time on runs left out of the fit; none where unknown."""
     error: Text
     """Held-out error of the step time, as printed beside every answer."""
+    accelerators: tuple[Text, ...] = ()
+    """Devices that it is of; on any other an answer warns. Empty: of none in particular."""
     notes: str = ""
     """More on how it was fitted and where it fails."""
     sources: dict[str, str]

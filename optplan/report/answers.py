@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from optplan.answers import Answer
+from optplan.explain import Answer
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, short
 from optplan.report.terminal import show_evaluation, show_result, ways_table

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from optplan.calibrate import CalibrationFit
+from optplan.models.numbers import counted
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table
 from optplan.runs.predict import Prediction
@@ -18,10 +19,10 @@ WEAK = 0.25
 def show_fit(console: Console, found: CalibrationFit, output: str) -> None:
     """Print the answer to ``calibrate``."""
     runs = sum(source.runs for source in found.sources)
+    told = f"{counted(len(found.constants), 'constant')} from {counted(runs, 'run')}"
     console.print(
         Text(f"\n{', '.join(found.accelerators)} under {found.stack}: ", "bold").append(
-            f"{len(found.constants)} constants from {runs:,} runs, from the prior {found.prior}",
-            "default",
+            f"{told}, from the prior {found.prior}", "default"
         )
     )
     table = plain_table(
@@ -63,7 +64,7 @@ def show_fit(console: Console, found: CalibrationFit, output: str) -> None:
     for far in found.far[:5]:
         console.print(Text(f"  missed: {far.source_id} by {far.error:+.0%}", "yellow"))
     for reason, count in found.left_out.items():
-        console.print(Text(f"  not fitted: {count:,} rows, {reason}", "dim"))
+        console.print(Text(f"  not fitted: {counted(count, 'row')}, {reason}", "dim"))
     console.print(Text(f"\n  written to {output}, constants {found.hash[:16]}", "dim"))
 
 
@@ -71,51 +72,51 @@ def show_validation(console: Console, found: Validation, rows: bool) -> None:
     """Print the answer to ``validate``."""
     if rows:
         _show_rows(console, found.rows)
-    table = plain_table("Predicted against measured, percent", *_COLUMNS, right=_COLUMNS[1:])
-    for name, one in found.files.items():
-        table.add_row(name, *_cells(one))
-    if len(found.files) > 1:
-        table.add_row(Text("all rows alike", "bold"), *_cells(found.all))
+    every = [(Text(name), one) for name, one in found.files.items()]
+    if len(every) > 1:
+        every.append((Text("all rows alike", "bold"), found.all))
+    table = plain_table("Step time against the runs, percent", *_TIME, right=_TIME[1:])
+    for name, one in every:
+        table.add_row(name, *_time_cells(one))
     console.print(table)
+    more = [(name, cells) for name, one in every if any(cells := _more_cells(one))]
+    if more:
+        table = plain_table("Memory (percent), out of memory, and order", *_MORE, right=_MORE[1:])
+        for name, cells in more:
+            table.add_row(name, *cells)
+        console.print(table)
     if found.all.ablations:
         _show_ablations(console, found)
     _show_left_out(console, found)
     named = ", ".join(f"{name} ({count:,})" for name, count in sorted(found.calibrations.items()))
-    console.print(Text(f"\n  calibrations: {named}", "dim"))
+    if named:
+        console.print(Text(f"\n  calibrations: {named}", "dim"))
 
 
-_COLUMNS = (
-    "table",
-    "rows",
-    "time: n",
-    "mean",
-    "median",
-    "p90",
-    "max",
-    "bias",
-    "memory: n",
-    "mean",
-    "OOM",
-    "foretold",
-    "false",
-    "groups",
-    "tau",
-    "regret",
-)
+_TIME = ("table", "priced", "timed", "mean", "median", "p90", "max", "bias")
+
+_MORE = ("table", "peaks", "error", "OOM", "foretold", "false", "groups", "tau", "regret")
 
 
-def _cells(one: TableScore) -> list[str]:
-    """Write one line of the table."""
-    time, memory = one.score.time, one.score.memory
-    oom, ranks = one.score.oom, one.score.ranking
+def _time_cells(one: TableScore) -> list[str]:
+    """Write a table's line about step times."""
+    time = one.score.time
     return [
         f"{one.priced:,}/{one.rows:,}",
         f"{time.n:,}",
         *(_number(v) for v in (time.mean_abs_pct, time.median, time.p90, time.max)),
         _number(time.bias, "+.1f"),
+    ]
+
+
+def _more_cells(one: TableScore) -> list[str]:
+    """Write a table's line about everything else; empty cells where there is nothing to say."""
+    memory, oom, ranks = one.score.memory, one.score.oom, one.score.ranking
+    told = oom.labels or oom.false_alarms
+    return [
         f"{memory.n:,}" if memory.n else "",
         _number(memory.mean_abs_pct),
-        *((f"{oom.labels}", f"{oom.foretold}", f"{oom.false_alarms}") if oom.n else ("", "", "")),
+        *((f"{oom.labels}", f"{oom.foretold}", f"{oom.false_alarms}") if told else ("", "", "")),
         f"{ranks.groups}" if ranks.groups else "",
         _number(ranks.kendall_tau, ".2f"),
         _number(ranks.top1_regret_pct),
@@ -150,7 +151,7 @@ def _show_left_out(console: Console, found: Validation) -> None:
     for reason, count in found.all.left_out.items():
         named = [one.source_id or one.place for one in found.left_out if one.reason == reason]
         some = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
-        console.print(Text(f"  not priced: {count:,} rows, {reason} ({some})", "yellow"))
+        console.print(Text(f"  not priced: {counted(count, 'row')}, {reason} ({some})", "yellow"))
 
 
 def _show_rows(console: Console, rows: tuple[Prediction, ...]) -> None:
@@ -162,7 +163,7 @@ def _show_rows(console: Console, rows: tuple[Prediction, ...]) -> None:
         "measured",
         "error",
         "memory",
-        "measured",
+        "its peak",
         "fits",
         "outcome",
     )

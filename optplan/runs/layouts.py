@@ -57,7 +57,7 @@ def plans_of(run: Run, problem: Problem, batch: int, assumed: list[str]) -> Iter
     experts = problem.workload.architecture.experts
     ep = (run.ep or 1) if experts else 1
     etp = _expert_tensor(run, tp) if experts else 1
-    if (tp * cp * dp) % (ep * etp):
+    if etp < 1 or (tp * cp * dp) % (ep * etp):
         raise Inexpressible(f"experts over ep {ep} * etp {etp} do not divide a stage's devices")
     layers = _layers(run, problem, pp, vpp, schedule)
     sequence = run.seq_parallel
@@ -149,6 +149,10 @@ def _recomputes(run: Run, assumed: list[str]) -> tuple[Recompute, ...]:
 def _micro_batches(run: Run, batch: int, dp: int, assumed: list[str]) -> tuple[int, ...]:
     """Read the micro-batch; every divisor where it is not said."""
     if run.micro_batch is not None:
+        if batch % (run.micro_batch * dp):
+            raise Inexpressible(
+                f"global batch {batch} is no multiple of micro-batch {run.micro_batch} * dp {dp}"
+            )
         return (run.micro_batch,)
     if batch % dp:
         raise Inexpressible(f"batch {batch} is no multiple of dp {dp}")

@@ -69,7 +69,8 @@ def _domain(node: int, domain: int, devices: int, assumed: list[str]) -> int:
     """
     if domain <= node:
         return node
-    wide = max(n for n in range(node, min(domain, devices) + 1, node) if devices % n == 0)
+    wholes = range(node, min(domain, devices) + 1, node)
+    wide = max((n for n in wholes if devices % n == 0), default=node)
     if wide > node:
         assumed.append(f"links that join {wide} devices, not {node}")
     return wide
@@ -97,13 +98,16 @@ def _device(run: Run, assumed: list[str]) -> Accelerator:
         f"{link / 1e9:.3g} GB/s in proportion to the peak of H100"
     )
     peaks = {"bf16": peak, "fp16": peak, "fp8": 2 * peak}
-    return Accelerator.model_validate(
-        dict(
-            name=run.accelerator,
-            peak={word: show(value, "FLOP/s") for word, value in peaks.items()},
-            hbm=f"{run.hbm_gb} GB",
-            hbm_bandwidth=show(peak / 295, "bytes/s"),
-            link={"kind": "switch", "bandwidth": show(link, "bytes/s")},
-            domain=run.devices_per_node or 8,
+    try:
+        return Accelerator.model_validate(
+            dict(
+                name=run.accelerator,
+                peak={word: show(value, "FLOP/s") for word, value in peaks.items()},
+                hbm=f"{run.hbm_gb} GB",
+                hbm_bandwidth=show(peak / 295, "bytes/s"),
+                link={"kind": "switch", "bandwidth": show(link, "bytes/s")},
+                domain=run.devices_per_node or 8,
+            )
         )
-    )
+    except ValidationError as error:
+        raise Inexpressible(first_fault(error)) from None

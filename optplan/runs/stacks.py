@@ -6,17 +6,6 @@ from pydantic import ValidationError
 
 from optplan.runs.table import Run
 
-STACKS = (
-    ("torchtitan", "torchtitan"),
-    ("fsdp", "fsdp"),
-    ("llm-foundry", "fsdp"),
-    ("maxtext", "xla"),
-    ("pax", "xla"),
-    ("jax", "xla"),
-    ("internevo", "internevo"),
-)
-"""Words of a framework's name, and the stack they mean."""
-
 FLASH = (
     "nemo",
     "bridge",
@@ -48,6 +37,9 @@ STACKS = (
     ("internevo", "internevo"),
 )
 """Words of a framework's name, and the stack they mean."""
+
+STACK_NAMES = ("megatron", "deepspeed", *dict.fromkeys(stack for _, stack in STACKS))
+"""Stacks that are told apart."""
 
 SHARDED_SEQUENCE = ("nemo", "bridge", "megatron-core", "modellink", "mindspeed")
 """Stacks that split sequences inside the tensor group where the table does not say."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +17,9 @@ LARGEST = 2**26
 
 MOST_ROWS = 200_000
 """Rows that a table may have."""
+
+MOST_FAULTS = 100
+"""Faults that are told at once."""
 
 FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
@@ -117,16 +120,32 @@ def read_runs(paths: Iterable[str | Path]) -> list[Run]:
     """
     faults: list[Fault] = []
     runs: list[Run] = []
-    for path in map(Path, paths):
-        text = read_text(path, path.name, faults, LARGEST)
+    every = [Path(path) for path in paths]
+    stems = Counter(path.stem for path in every)
+    for path in every:
+        if every.count(path) > 1:
+            problem, remedy = "this table is named more than once", "name it once"
+            raise InputError([Fault(str(path), "", problem, remedy)])
+        text = read_text(path, _shown(str(path)), faults, LARGEST)
         if text is not None:
-            runs += _rows(path, text, faults)
+            # Tables of one name in several folders are told apart by their folders.
+            alone = stems[path.stem] == 1
+            file = _shown(path.stem if alone else str(path.with_suffix("")))
+            runs += _rows(path, file, text, faults)
+    if len(faults) > MOST_FAULTS:
+        more = Fault("", "", f"and {len(faults) - MOST_FAULTS:,} faults more", "mend these first")
+        raise InputError([*faults[:MOST_FAULTS], more])
     if faults:
         raise InputError(faults)
     return runs
 
 
-def _rows(path: Path, text: str, faults: list[Fault]) -> list[Run]:
+def _shown(name: str) -> str:
+    """Write the name of a file that may be no text."""
+    return name.encode("utf-8", "replace").decode("utf-8")
+
+
+def _rows(path: Path, file: str, text: str, faults: list[Fault]) -> list[Run]:
     """Read the rows of one table."""
     if "\0" in text:
         problem, remedy = "the file holds a NUL byte", "save it as plain CSV"
@@ -135,7 +154,7 @@ def _rows(path: Path, text: str, faults: list[Fault]) -> list[Run]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     runs: list[Run] = []
     try:
-        header = [name.strip() for name in next(reader, [])]
+        header = [name.strip().lower() for name in next(reader, [])]
         if not _sound_header(path, header, faults):
             return []
         for cells in reader:
@@ -145,7 +164,7 @@ def _rows(path: Path, text: str, faults: list[Fault]) -> list[Run]:
                 problem = f"more than {MOST_ROWS} rows"
                 faults.append(Fault(path.name, "", problem, "split the table"))
                 break
-            run = _run(path, reader.line_num, header, cells, faults)
+            run = _run(path, file, reader.line_num, header, cells, faults)
             if run is not None:
                 runs.append(run)
     except csv.Error as error:
@@ -163,8 +182,11 @@ def _sound_header(path: Path, header: list[str], faults: list[Fault]) -> bool:
     missing = [name for name in NEEDED if name not in header]
     twice = sorted({name for name in header if name in COLUMNS and header.count(name) > 1})
     if missing:
-        problem = f"this is no table of measured runs: column {', '.join(missing)} is missing"
+        word = "columns" if len(missing) > 1 else "column"
+        problem = f"this is no table of measured runs: without {word} {', '.join(missing)}"
         remedy = "start the file with a line of column names, as the README shows it"
+        if len(header) == 1 and any(mark in header[0] for mark in ";\t"):
+            remedy = "put commas between the cells"
         faults.append(Fault(f"{path.name}:1", "", problem, remedy))
     if twice:
         problem = f"column {', '.join(twice)} stands twice"
@@ -173,10 +195,10 @@ def _sound_header(path: Path, header: list[str], faults: list[Fault]) -> bool:
 
 
 def _run(
-    path: Path, line: int, header: list[str], cells: list[str], faults: list[Fault]
+    path: Path, file: str, line: int, header: list[str], cells: list[str], faults: list[Fault]
 ) -> Run | None:
     """Read one row."""
-    place = f"{path.name}:{line}"
+    place = f"{_shown(path.name)}:{line}"
     if len(cells) != len(header):
         problem = f"{len(cells)} cells under {len(header)} columns"
         faults.append(Fault(place, "", problem, "give every column a cell, empty if unknown"))
@@ -191,7 +213,7 @@ def _run(
             faults.append(Fault(place, name, f"'{shown}' is not right here", remedy))
         else:
             values[name] = value
-    return Run(place=place, file=path.stem, **values)  # type: ignore[arg-type]
+    return Run(place=place, file=file, **values)  # type: ignore[arg-type]
 
 
 def _value(name: str, cell: str) -> tuple[object, str]:
@@ -218,14 +240,19 @@ def _whole(cell: str, least: int) -> tuple[int | None, str]:
         number = float(cell)
     except ValueError:
         return None, remedy
-    if not math.isfinite(number) or number != int(number) or not least <= number < 2**31:
+    if not _plain(cell) or not least <= number < 2**31 or number != int(number):
         return None, remedy
     return int(number), ""
 
 
+def _plain(cell: str) -> bool:
+    """Tell whether a number is written the plain way: no underscores, no digits of elsewhere."""
+    return cell.isascii() and "_" not in cell
+
+
 def _number(name: str, cell: str) -> tuple[float | None, str]:
     """Read a positive number."""
-    most = 1.0 if name == "mfu" else 1e18
+    least, most = 1e-12, 1.0 if name == "mfu" else 1e18
     remedy = "write a number above 0, or leave it empty"
     if name == "mfu":
         remedy = "write a share of the peak, such as 0.42, or leave it empty"
@@ -233,6 +260,6 @@ def _number(name: str, cell: str) -> tuple[float | None, str]:
         number = float(cell)
     except ValueError:
         return None, remedy
-    if not math.isfinite(number) or not 0 < number <= most:
+    if not _plain(cell) or not least <= number <= most:
         return None, remedy
     return number, ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from optplan.calibrate import CalibrationFit
+from optplan.files import refuse_input, save
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault, InputError
 
@@ -58,7 +58,7 @@ def calibration_text(found: CalibrationFit, more: Mapping[str, Any] | None = Non
 
 def plain(calibration: Calibration) -> dict[str, Any]:
     """Return a calibration as a file writes it: quantities with units, nothing that is left out."""
-    data = calibration.model_dump(mode="json", exclude_none=True, exclude={"name"})
+    data = calibration.model_dump(mode="json", exclude_none=True, exclude={"name", "accelerators"})
     return {
         key: _short(value) if isinstance(value, float) else value for key, value in data.items()
     }
@@ -79,7 +79,7 @@ def dumped(data: Mapping[str, Any]) -> str:
     return stream.getvalue()
 
 
-def write_calibration(found: CalibrationFit, output: str | Path) -> Path:
+def write_calibration(found: CalibrationFit, output: str | Path) -> None:
     """
     Write a fit to a file, whole or not at all.
 
@@ -88,17 +88,19 @@ def write_calibration(found: CalibrationFit, output: str | Path) -> Path:
     InputError
         The file cannot be written.
     """
-    path = Path(output)
-    text = calibration_text(found)
-    try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent or ".", prefix=path.name, delete=False
-        ) as file:
-            file.write(text)
-        Path(file.name).replace(path)
-    except OSError as error:
-        problem = f"'{path}' cannot be written ({error.strerror})"
-        raise InputError(
-            [Fault("", "--output", problem, "name a file in a folder of yours")]
-        ) from None
-    return path
+    save(output, {"": calibration_text(found).encode()})
+
+
+def refuse_output(output: str, runs: Iterable[str | Path]) -> None:
+    """
+    Refuse a file that no spec could name, or that is one of the tables.
+
+    Raises
+    ------
+    InputError
+        It is.
+    """
+    if not output.lower().endswith((".yaml", ".yml")):
+        problem = f"'{output}' does not end in .yaml, and a spec would take it for a name"
+        raise InputError([Fault("", "--output", problem, "name a file such as ours.yaml")])
+    refuse_input(output, runs)

@@ -83,7 +83,7 @@ def test_all_faults_of_all_tables_are_told_at_once(tmp_path: Path) -> None:
         "first.csv:2",
         "first.csv:2",
         "second.csv:2",
-        "none.csv",
+        str(tmp_path / "none.csv"),
     ]
 
 
@@ -91,7 +91,7 @@ def test_all_faults_of_all_tables_are_told_at_once(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "this is no table of measured runs"),
-        ("a,b\n1,2\n", "column num_layers"),
+        ("a,b\n1,2\n", "without columns num_layers"),
         (text_of([]), "the table holds no runs"),
         (text_of([ROW]) + "1,2\n", "cells under"),
         (text_of([ROW]).replace("model_name", "tp", 1), "column tp stands twice"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from optplan import catalogue
+from optplan.models.errors import InputError
 from optplan.runs.predict import Prediction
 from optplan.runs.score import errors, out_of_memory, ranking
 from optplan.validate import validate
@@ -118,7 +120,7 @@ def test_the_screen_says_the_same(tmp_path: Path) -> None:
     status, out, _ = run("validate", str(path), "--rows")
     assert status == 0
     assert "made:1" in out
-    assert "not priced: 1 rows" in out
+    assert "not priced: 1 row," in out
     assert "constant rho" in out
     status, _, err = run("validate", str(path), "--calibration", "none-such")
     assert status == 2
@@ -126,3 +128,36 @@ def test_the_screen_says_the_same(tmp_path: Path) -> None:
     status, _, err = run("validate", str(path), "--calibration", "none-such.yaml")
     assert status == 2
     assert "no such file" in err
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"micro_batch": 64, "tp": 1, "pp": 1, "dp": 16}, "no multiple of micro-batch"),
+        ({"accelerator": "X1", "peak_bf16_tflops": 1e17}, "peak"),
+        ({"accelerator": "X" * 300}, "at most"),
+        ({"num_experts": 8, "top_k": 2, "row_note": "expert-tensor-parallel 0"}, "etp 0"),
+    ],
+)
+def test_rows_that_contradict_themselves_are_counted_and_not_priced(
+    row: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    found = validate([table(tmp_path, {}, row)])
+    (left,) = found.left_out
+    assert said in left.reason
+
+
+def test_servers_that_do_not_divide_a_rack_are_left_apart(tmp_path: Path) -> None:
+    row = {"accelerator": "h100-sxm-80gb", "num_devices": 10, "devices_per_node": 4, "tp": 2}
+    found = validate([table(tmp_path, {**row, "pp": 1, "dp": 5, "global_batch": 60})])
+    assert len(found.rows) + len(found.left_out) == 1
+
+
+def test_tables_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        paths.append(table(tmp_path / name, {"step_time_s": 3.0}, name="runs"))
+    assert len(validate(paths).files) == 2
+    with pytest.raises(InputError, match="more than once"):
+        validate([paths[0], paths[0]])
