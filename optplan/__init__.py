@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from optplan.load import load
     from optplan.models.builder import Builder
     from optplan.models.cost.calibration import Calibration
-    from optplan.models.cost.estimate import Estimate
+    from optplan.models.cost.price import Estimate
     from optplan.models.errors import Fault, InputError, OptplanError, OwnFault, QuantityError
     from optplan.models.expression import choice
     from optplan.models.rules.registry import Finding, Rule
@@ -82,7 +82,7 @@ _HOMES = {
     "Builder": "optplan.models.builder",
     "Calibration": "optplan.models.cost.calibration",
     "Cluster": "optplan.models.spec.cluster",
-    "Estimate": "optplan.models.cost.estimate",
+    "Estimate": "optplan.models.cost.price",
     "Fault": "optplan.models.errors",
     "Finding": "optplan.models.rules.registry",
     "Holding": "optplan.solvers.base",

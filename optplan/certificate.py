@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log10
 
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.formulate import Formulation
 from optplan.models.spec.plan import Plan
 from optplan.result import Certificate

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from optplan.certificate import gap_of, goal_of
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import Formulation
 from optplan.models.record import Record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.cost.traffic import group
 from optplan.models.numbers import counted, divisors
 from optplan.models.rules.registry import Rule

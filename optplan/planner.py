@@ -12,7 +12,8 @@ from typing import Any
 from optplan.certificate import certificate_of, goal_of
 from optplan.judge import judge, warnings
 from optplan.load import load
-from optplan.models.cost.estimate import Estimate, estimate
+from optplan.models.cost.estimate import estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.errors import Fault, InputError, OwnFault
 from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate

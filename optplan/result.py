@@ -7,7 +7,7 @@ import json
 
 from pydantic import Field
 
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.record import Record
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem

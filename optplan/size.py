@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from optplan import catalogue
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.errors import Fault, InputError, OwnFault
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from optplan.models.builder import LARGEST_TABLE, Builder, too_large
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.numbers import divisors, factor_pairs
 from optplan.models.program import Integers
 from optplan.models.rules.registry import Finding, Rule, rule

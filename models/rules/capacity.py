@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate, host_bytes
+from optplan.models.cost.estimate import host_bytes
+from optplan.models.cost.price import Estimate
 from optplan.models.pipeline import Fits
 from optplan.models.rules.registry import Finding, Rule, rule
 from optplan.models.spec.plan import Plan

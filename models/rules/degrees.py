@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optplan.models.builder import LARGEST_TABLE, Builder, too_large
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.numbers import divisors, listed
 from optplan.models.program import Integers
 from optplan.models.rules.registry import Finding, Legal, Rule, rule

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.domains import CHOICES, WORDS
 from optplan.models.expression import evaluate, names, parse, show
 from optplan.models.lowering import Lowering

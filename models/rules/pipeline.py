@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.layout import fixed_shape
 from optplan.models.numbers import listed
 from optplan.models.program import Integers

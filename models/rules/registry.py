@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.domains import coded
 from optplan.models.program import Integers
 from optplan.models.spec.plan import Plan

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.domains import WORDS
 from optplan.models.numbers import listed
 from optplan.models.program import Integers

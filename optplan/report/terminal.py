@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from optplan.judge import TIGHT
-from optplan.models.cost.estimate import PARTS, TERMS, Estimate
+from optplan.models.cost.price import PARTS, TERMS, Estimate
 from optplan.models.numbers import counted
 from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan

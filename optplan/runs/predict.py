@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from optplan.models.cost.estimate import Estimate, estimate
+from optplan.models.cost.estimate import estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.record import Record
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem

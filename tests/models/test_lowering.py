@@ -12,7 +12,8 @@ from hypothesis import given, settings
 
 from optplan.models import lowering
 from optplan.models.builder import Builder
-from optplan.models.cost.estimate import Estimate, estimate
+from optplan.models.cost.estimate import estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.errors import InputError
 from optplan.models.expression import Condition, evaluate, parse, show
 from optplan.models.formulate import CHOICES, formulate

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from optplan.models.cost.estimate import Estimate, estimate
+from optplan.models.cost.estimate import estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from tests.models import samples

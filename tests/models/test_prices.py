@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from optplan.models.cost.block import Ranks
 from optplan.models.cost.calibration import Calibration
 from optplan.models.cost.compute import block_operators
-from optplan.models.cost.estimate import Estimate, estimate
+from optplan.models.cost.estimate import estimate
 from optplan.models.cost.layout import pieces
+from optplan.models.cost.price import Estimate
 from optplan.models.cost.traffic import hop_seconds
 from optplan.models.cost.utilization import rho
 from optplan.models.formulate import formulate

@@ -9,9 +9,10 @@ import pytest
 
 from optplan.models.cost.block import Busy, Ranks, block_busy
 from optplan.models.cost.compute import block_operators, model_flops
-from optplan.models.cost.estimate import Estimate, estimate
+from optplan.models.cost.estimate import estimate
 from optplan.models.cost.layout import pieces
 from optplan.models.cost.memory import Counts
+from optplan.models.cost.price import Estimate
 from optplan.models.cost.step import Data, fetch_seconds, once_latency, once_seconds
 from optplan.models.cost.traffic import Group, all_reduce_seconds, all_to_all_seconds, ring_seconds
 from optplan.models.formulate import formulate

@@ -12,7 +12,7 @@ import pytest
 
 import optplan
 from optplan import catalogue
-from optplan.models.cost.estimate import PARTS, TERMS
+from optplan.models.cost.price import PARTS, TERMS
 from optplan.report.terminal import NEW_TERMS
 from tests.optplan.command import ENGINES, JOBS, OPEN, facts, job, run, script, solved
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import optplan
-from optplan.models.cost.estimate import TERMS
+from optplan.models.cost.price import TERMS
 from optplan.verify import read_result
 from tests.optplan.command import ENGINES, JOBS, OPEN, job, run, solved
 
