@@ -19,7 +19,7 @@ from optplan.models.numbers import counted
 from optplan.models.record import LARGEST_COUNT, Record
 from optplan.runs.chosen import expressed_of, of_one
 from optplan.runs.express import Expressed, stack_of
-from optplan.runs.fit import CONSTANTS, Fit, Point, fit, log_errors
+from optplan.runs.fit import CONSTANTS, Fit, Point, fit, log_errors, mean_error
 from optplan.runs.points import point_of, teachable
 from optplan.runs.stacks import STACK_NAMES
 from optplan.runs.table import Run, read_runs
@@ -161,11 +161,10 @@ def calibrate(
                 for one in wrong
             ]
         )
-    constants = tuple(dict.fromkeys(constants))
     if stack is not None and stack not in STACK_NAMES:
         problem = f"'{stack}' is no software stack that is told apart"
         raise InputError([Fault("", "--stack", problem, f"one of {', '.join(STACK_NAMES)}")])
-    start = _prior(prior)
+    start = None if prior is None else calibration_named(prior, "--prior")
     reasons: Counter[str] = Counter()
     found = [x for run in runs if keep(run) for x in expressed_of(run, start, reasons)]
     found = of_one(found, accelerator, stack, reasons)
@@ -174,7 +173,7 @@ def calibrate(
     if start is None:
         start = catalogue.calibration_for(devices[0], kind)
     points = [point_of(x, start) for x in found]
-    chosen = tuple(constants) or teachable(found, start)
+    chosen = tuple(dict.fromkeys(constants)) or teachable(found, start)
     if progress:
         progress(f"fitting {len(chosen)} constants to {len(points)} runs")
     fitted = fit(points, start, chosen, spreads)
@@ -202,18 +201,11 @@ def calibrate(
 
 def fingerprint(calibration: Calibration) -> str:
     """Hash the constants of a calibration, words about them left out."""
-    words = {"name", "fitted_on", "range", "error", "notes", "sources", "held_out", "memory_error"}
-    words |= {"accelerators"}
+    words = {"name", "accelerators", "fitted_on", "range", "error", "notes", "sources"}
+    words |= {"held_out", "memory_error"}
     constants = calibration.model_dump(mode="json", exclude=words)
     text = json.dumps(constants, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _prior(prior: str | Path | Calibration | None) -> Calibration | None:
-    """Find the calibration to start from."""
-    if prior is None or isinstance(prior, Calibration):
-        return prior
-    return calibration_named(prior, "--prior")
 
 
 def _held_out(
@@ -239,14 +231,14 @@ def _held_out(
         tenth = {name: f"{i % 10 + 1} of 10" for i, name in enumerate(parts)}
         word, names_of = f"tenths of the {word}", [tenth[name] for name in names_of]
         parts = sorted(set(names_of), key=lambda name: int(name.split()[0]))
+    pairs = list(zip(names_of, points, strict=True))
     found = {}
     for left in parts:
         if progress:
             progress(f"fitting without {left if len(left) < 60 else 'one run'}")
-        pairs = list(zip(names_of, points, strict=True))
         rest = fit([p for name, p in pairs if name != left], prior, names, spreads)
         errors = log_errors([p for name, p in pairs if name == left], rest.calibration)
-        found[left] = float(np.mean(np.abs(np.expm1(errors))))
+        found[left] = mean_error(errors)
     return word, found
 
 
@@ -270,7 +262,7 @@ def _sources(
             SourceError(
                 source=source,
                 runs=len(own),
-                error=float(np.mean(np.abs(np.expm1(own)))),
+                error=mean_error(own),
                 bias=float(np.expm1(np.mean(own))),
                 held_out=held.get(source),
             )

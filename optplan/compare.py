@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,6 +13,7 @@ from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.planner import Condition, Spec, checked, problem_of, run
+from optplan.result import Reply
 from optplan.solvers.base import Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import ENGINES, engine, proving, require
 
@@ -61,7 +61,7 @@ class Row(Record):
         return self.termination in ("proved", "exhausted")
 
 
-class Comparison(Record):
+class Comparison(Reply):
     """The answer to ``compare``."""
 
     unit: str
@@ -83,10 +83,6 @@ class Comparison(Record):
         if len(proved) < len(able) or not able or self.interrupted:
             return 3
         return 0 if any(row.goal is not None for row in proved) else 1
-
-    def to_json(self) -> str:
-        """Render as JSON."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
 
 
 def compare(

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from optplan.evaluate import evaluate
-from optplan.infeasible import Change, dropped, more_ways_out, narrowed, opened, unbound
-from optplan.models.errors import InputError
+from optplan.infeasible import Change, best_of, dropped, more_ways_out, narrowed, opened, unbound
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text
-from optplan.planner import Condition, Spec, checked, problem_of, run, solve
-from optplan.result import Evaluation, Result, WayOut
-from optplan.solvers.base import Progress, SolverConfig
+from optplan.planner import Condition, Spec, problem_of, solve
+from optplan.result import Evaluation, Reply, Result, WayOut
+from optplan.solvers.base import Progress
 
 CHANGE_SECONDS = 30.0
 """Time for each changed problem; one that takes longer is reported without a word on its plan."""
@@ -32,13 +30,13 @@ class Worth(Record):
     """What to change."""
     rule: str
     """The rule that it eases, where it is one."""
-    plan: Plan | None
+    plan: Plan | None = None
     """Best plan after the change; none where it was not found in time."""
-    step_seconds: float | None
+    step_seconds: float | None = None
     """Its step time."""
-    tokens_per_second_per_device: float | None
+    tokens_per_second_per_device: float | None = None
     """Its throughput."""
-    saved: float | None
+    saved: float | None = None
     """Share of the time per sequence that it saves, all devices together."""
 
     @property
@@ -47,7 +45,7 @@ class Worth(Record):
         return self.saved is not None and self.saved > NOTICED
 
 
-class Answer(Record):
+class Answer(Reply):
     """The answer to ``explain``."""
 
     result: Result
@@ -63,10 +61,6 @@ class Answer(Record):
     def exit_code(self) -> int:
         """As that of ``solve``."""
         return self.result.exit_code
-
-    def to_json(self) -> str:
-        """Render as JSON, keys in a fixed order."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
 
 
 def explain(
@@ -120,21 +114,10 @@ def explain(
 
 def _worth(text: str, rule: str, changed: Problem, rules: tuple[Rule, ...], here: float) -> Worth:
     """Solve a changed problem, and compare its time per sequence."""
-    nothing = Worth(
-        change=text,
-        rule=rule,
-        plan=None,
-        step_seconds=None,
-        tokens_per_second_per_device=None,
-        saved=None,
-    )
-    try:
-        form, outcome = run(changed, rules, config=SolverConfig(seconds=CHANGE_SECONDS))
-    except InputError:
-        return nothing  # With this choice open the space is too large to look through.
-    if not outcome.best:
-        return nothing
-    plan, price, _ = checked(form, outcome.best[0])
+    best = best_of(changed, rules, CHANGE_SECONDS)
+    if best is None:
+        return Worth(change=text, rule=rule)
+    plan, price = best
     return Worth(
         change=text,
         rule=rule,
@@ -163,35 +146,23 @@ def _changes(problem: Problem) -> Iterator[tuple[str, str, Change]]:
     yield (
         f"one node more ({nodes * problem.cluster.devices_per_node} devices)",
         "",
-        lambda before: _clustered(before, nodes=nodes),
+        lambda before: before.with_cluster(nodes=nodes),
     )
     link = problem.cluster.accelerator.link
+    faster = link.model_copy(update={"bandwidth": 2 * link.bandwidth})
     yield (
         "links inside a node twice as fast",
         "",
-        lambda before: _device(
-            before, link=link.model_copy(update={"bandwidth": 2 * link.bandwidth})
-        ),
+        lambda before: before.with_accelerator(link=faster),
     )
     if problem.cluster.nodes > 1:
         yield (
             "a network twice as fast",
             "",
-            lambda before: _clustered(before, network=2 * before.cluster.network),
+            lambda before: before.with_cluster(network=2 * before.cluster.network),
         )
 
 
 def _hbm(more: int) -> Change:
     """Enlarge the memory of every device."""
-    return lambda before: _device(before, hbm=before.cluster.accelerator.hbm + more)
-
-
-def _device(problem: Problem, **changed: Any) -> Problem:
-    """Return the problem on another device."""
-    return _clustered(problem, accelerator=problem.cluster.accelerator.model_copy(update=changed))
-
-
-def _clustered(problem: Problem, **changed: Any) -> Problem:
-    """Return the problem on another cluster."""
-    cluster = problem.cluster.model_copy(update=changed)
-    return problem.model_copy(update={"cluster": cluster})
+    return lambda before: before.with_accelerator(hbm=before.cluster.accelerator.hbm + more)

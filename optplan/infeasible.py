@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from optplan.models.cost.price import Estimate
 from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.program import Fits, Row
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.framework import Framework
+from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit, Search
 from optplan.models.units import bytes_text, seconds_text
@@ -130,10 +132,7 @@ def _ways_out(problem: Problem, rules: tuple[Rule, ...], found: list[Clash]) -> 
             helped = True
             yield way
     if not helped and changes:
-        changed = problem
-        for _, change in changes:
-            changed = change(changed)
-        text = ", ".join(text for text, _ in changes)
+        text, changed = _together(problem, changes)
         ways = list(_solved(text, changed, rules))
         yield from ways or (_larger(changed, rules, text + ", ") if physical else ())
 
@@ -158,10 +157,14 @@ def more_ways_out(
                 helped = True
                 yield way
     if not helped and len(changes) > 1:
-        changed = problem
-        for _, change in changes:
-            changed = change(changed)
-        yield from _solved(", ".join(text for text, _ in changes), changed, rules)
+        yield from _solved(*_together(problem, changes), rules)
+
+
+def _together(problem: Problem, changes: list[tuple[str, Change]]) -> tuple[str, Problem]:
+    """Make all changes at once, and name them."""
+    for _, change in changes:
+        problem = change(problem)
+    return ", ".join(text for text, _ in changes), problem
 
 
 def narrowed(problem: Problem) -> list[str]:
@@ -217,10 +220,9 @@ def _larger(problem: Problem, rules: tuple[Rule, ...], besides: str) -> Iterator
     times = 2
     while times <= MOST_NODES and problem.devices * times <= 2**20:
         nodes = problem.cluster.nodes * times
-        cluster = problem.cluster.model_copy(update={"nodes": nodes})
         devices = nodes * problem.cluster.devices_per_node
         change = f"{besides}{nodes} nodes ({devices} devices) instead of {problem.cluster.nodes}"
-        ways = list(_solved(change, problem.model_copy(update={"cluster": cluster}), rules))
+        ways = list(_solved(change, problem.with_cluster(nodes=nodes), rules))
         if ways:
             yield ways[0]
             return
@@ -229,17 +231,28 @@ def _larger(problem: Problem, rules: tuple[Rule, ...], besides: str) -> Iterator
 
 def _solved(change: str, problem: Problem, rules: tuple[Rule, ...]) -> Iterator[WayOut]:
     """Yield a way out if the changed problem has a plan."""
-    from optplan.planner import checked, run
-
-    try:
-        form, outcome = run(problem, rules, config=SolverConfig(seconds=WAY_SECONDS))
-    except InputError:
-        return  # The changed problem cannot be written down; another way out may.
-    if outcome.best:
-        plan, price, _ = checked(form, outcome.best[0])
+    best = best_of(problem, rules, WAY_SECONDS)
+    if best is not None:
+        plan, price = best
         yield WayOut(
             change=change,
             step_seconds=price.step_seconds,
             tokens_per_second_per_device=price.tokens_per_second_per_device,
             plan=plan,
         )
+
+
+def best_of(
+    problem: Problem, rules: tuple[Rule, ...], seconds: float
+) -> tuple[Plan, Estimate] | None:
+    """Solve a changed problem; None where it is too large, has no plan, or takes too long."""
+    from optplan.planner import checked, run
+
+    try:
+        form, outcome = run(problem, rules, config=SolverConfig(seconds=seconds))
+    except InputError:
+        return None
+    if not outcome.best:
+        return None
+    plan, price, _ = checked(form, outcome.best[0])
+    return plan, price

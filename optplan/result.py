@@ -16,6 +16,14 @@ FORMAT = 1
 """Version of the JSON form; keys are only ever added within one version."""
 
 
+class Reply(Record):
+    """The answer to a command."""
+
+    def to_json(self) -> str:
+        """Render as JSON, keys in a fixed order."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
+
+
 class Status(Record):
     """How a search ended."""
 
@@ -123,7 +131,7 @@ class Verdict(Record):
     """Rules that hold and the numbers behind."""
 
 
-class Result(Record):
+class Result(Reply):
     """The answer to ``solve``."""
 
     format: int = FORMAT
@@ -170,12 +178,8 @@ class Result(Record):
         """Return the same result with its digest filled in."""
         return self.model_copy(update={"digest": self.computed_digest()})
 
-    def to_json(self) -> str:
-        """Render as JSON, keys in a fixed order."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
 
-
-class Evaluation(Record):
+class Evaluation(Reply):
     """The answer to ``evaluate``."""
 
     format: int = FORMAT
@@ -203,7 +207,3 @@ class Evaluation(Record):
     def exit_code(self) -> int:
         """0 every rule holds, 1 some rule is broken."""
         return 0 if self.verdict.holds else 1
-
-    def to_json(self) -> str:
-        """Render as JSON, keys in a fixed order."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)

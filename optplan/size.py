@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 
 from optplan import catalogue
@@ -15,6 +14,7 @@ from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit
 from optplan.places import Refusal
 from optplan.planner import Condition, Spec, checked, problem_of, run
+from optplan.result import Reply
 from optplan.solvers.base import Holding, SolverConfig, Termination
 
 MOST_DEVICES = 2**17
@@ -43,7 +43,7 @@ class Fewest(Record):
     """Why there is none, or why it is not proved."""
 
 
-class Sizing(Record):
+class Sizing(Reply):
     """The answer to ``size``."""
 
     fewest: Fewest
@@ -60,10 +60,6 @@ class Sizing(Record):
         if not all(one.proved for one in every):
             return 3
         return 0 if any(one.devices is not None for one in every) else 1
-
-    def to_json(self) -> str:
-        """Render as JSON, keys in a fixed order."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
 
 
 def size(
@@ -115,8 +111,8 @@ def _on(problem: Problem, name: str) -> Problem:
     if problem.workload.precision not in accelerator.peak:
         wrong = f"{accelerator.name} has no peak for {problem.workload.precision}"
         raise InputError([Fault("", "--on", wrong, "ask about another accelerator")])
-    cluster = problem.cluster.model_copy(update={"accelerator": accelerator})
-    return problem.model_copy(update={"cluster": cluster, "calibration": calibration})
+    other = problem.with_cluster(accelerator=accelerator)
+    return other.model_copy(update={"calibration": calibration})
 
 
 class _Unsettled(Exception):
@@ -199,8 +195,7 @@ def _bounded(problem: Problem, devices: int) -> Problem:
     limits = problem.limits
     if devices % cluster.devices_per_node:
         limits = (*limits, Limit(name=FEWER, rule=f"tp * pp * dp * cp <= {devices}"))
-    wider = cluster.model_copy(update={"nodes": nodes})
-    return problem.model_copy(update={"cluster": wider, "limits": limits})
+    return problem.with_cluster(nodes=nodes).model_copy(update={"limits": limits})
 
 
 def _plan(

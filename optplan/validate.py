@@ -11,6 +11,7 @@ from optplan.load import calibration_named
 from optplan.models.cost.calibration import Calibration
 from optplan.models.cost.estimate import step_seconds
 from optplan.models.record import Record
+from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.runs.express import Expressed, Inexpressible, express
 from optplan.runs.predict import Prediction, plan_of, predict
@@ -117,9 +118,10 @@ def validate(
     if progress is not None:
         progress(len(runs), len(runs))
     tables = list(dict.fromkeys(run.file for run in runs))
-    changed = (
-        {name: _ablated(found, change) for name, change in ABLATIONS.items()} if ablations else {}
-    )
+    changed: dict[str, list[float | None]] = {}
+    if ablations:
+        plans = [plan_of(expressed, expressed.problem) for expressed, _ in found]
+        changed = {name: _ablated(found, plans, change) for name, change in ABLATIONS.items()}
     files = {table: _scored(runs, found, left, changed, table) for table in tables}
     return Validation(
         rows=tuple(prediction for _, prediction in found),
@@ -133,43 +135,35 @@ def validate(
 # -- ablations ------------------------------------------------------------------------------------
 
 
+FLAT = {"tokens_half": 0.0, "shard_loss": 0.0, "alignment_loss": 0.0, "pointwise": 0.0}
+"""Constants of a calibration under which the shape of a product plays no part."""
+
+
 def _constant_rho(problem: Problem) -> Problem:
     """Give every matrix product the same utilization."""
-    device = problem.cluster.accelerator.model_copy(update={"units": None})
-    cluster = problem.cluster.model_copy(update={"accelerator": device})
-    flat = {"tokens_half": 0.0, "shard_loss": 0.0, "alignment_loss": 0.0, "pointwise": 0.0}
-    calibration = problem.calibration.model_copy(update=flat)
-    return problem.model_copy(update={"cluster": cluster, "calibration": calibration})
+    return problem.with_accelerator(units=None).with_calibration(**FLAT)
 
 
 def _no_communication(problem: Problem) -> Problem:
     """Leave all communication out of the price."""
-    device = problem.cluster.accelerator
-    link = device.link.model_copy(update={"bandwidth": ENDLESS, "latency": 0.0})
-    cluster = problem.cluster.model_copy(
-        update={
-            "accelerator": device.model_copy(update={"link": link}),
-            "network": ENDLESS,
-            "network_latency": 0.0,
-        }
+    free = {"bandwidth": ENDLESS, "latency": 0.0}
+    link = problem.cluster.accelerator.link.model_copy(update=free)
+    return (
+        problem.with_accelerator(link=link)
+        .with_cluster(network=ENDLESS, network_latency=0.0)
+        .with_calibration(step_latency=0.0)
     )
-    calibration = problem.calibration.model_copy(update={"step_latency": 0.0})
-    return problem.model_copy(update={"cluster": cluster, "calibration": calibration})
 
 
 def _no_floor(problem: Problem) -> Problem:
     """Launch everything in no time."""
-    calibration = problem.calibration.model_copy(update={"launch_seconds": 0.0})
-    return problem.model_copy(update={"calibration": calibration})
+    return problem.with_calibration(launch_seconds=0.0)
 
 
 def _no_overlap(problem: Problem) -> Problem:
     """Hide nothing."""
-    none = dict.fromkeys(
-        ("overlap_tp", "overlap_dp", "overlap_cp", "overlap_fsdp", "overlap_ep", "fused_tp"), 0.0
-    )
-    calibration = problem.calibration.model_copy(update=none)
-    return problem.model_copy(update={"calibration": calibration})
+    parts = ("overlap_tp", "overlap_dp", "overlap_cp", "overlap_fsdp", "overlap_ep", "fused_tp")
+    return problem.with_calibration(**dict.fromkeys(parts, 0.0))
 
 
 ABLATIONS: Mapping[str, Callable[[Problem], Problem]] = {
@@ -182,18 +176,17 @@ ABLATIONS: Mapping[str, Callable[[Problem], Problem]] = {
 
 
 def _ablated(
-    found: Sequence[tuple[Expressed, Prediction]], change: Callable[[Problem], Problem]
+    found: Sequence[tuple[Expressed, Prediction]],
+    plans: Sequence[Plan],
+    change: Callable[[Problem], Problem],
 ) -> list[float | None]:
     """Errors of the step time with something switched off; None without a measurement."""
-    result: list[float | None] = []
-    for expressed, prediction in found:
-        measured = prediction.measured_step_seconds
-        if measured is None:
-            result.append(None)
-        else:
-            plan = plan_of(expressed, expressed.problem)
-            result.append(step_seconds(change(expressed.problem), plan) / measured - 1)
-    return result
+    return [
+        None
+        if prediction.measured_step_seconds is None
+        else step_seconds(change(expressed.problem), plan) / prediction.measured_step_seconds - 1
+        for (expressed, prediction), plan in zip(found, plans, strict=True)
+    ]
 
 
 def _scored(

@@ -7,6 +7,7 @@ import math
 import random
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,12 @@ from optplan import catalogue
 from optplan.models.cost.calibration import Calibration
 from optplan.models.cost.estimate import estimate
 from optplan.models.spec.problem import Problem
-from optplan.runs.express import Expressed, Inexpressible, express, stack_of
+from optplan.runs.chosen import expressed_of
+from optplan.runs.express import Expressed, stack_of
 from optplan.runs.fit import Point, fit, log_errors
 from optplan.runs.points import point_of
-from optplan.runs.predict import Prediction
-from optplan.runs.table import Run, read_runs
-from optplan.validate import ABLATIONS, Validation, validate
+from optplan.runs.table import read_runs
+from optplan.validate import ABLATIONS, FLAT, Validation, validate
 from tests.calibrations import SHIPPED
 from tests.sweep_384 import LAYOUTS, plan_of, problem_of
 
@@ -129,9 +130,7 @@ def sweep() -> tuple[float, float, str]:
     times, right = [], 0
     for layout in LAYOUTS:
         price = estimate(problem, plan_of(layout))
-        memory = price.memory
-        fits = memory.allocated_bytes + problem.calibration.reserve <= memory.capacity_bytes
-        right += fits == (layout.seconds is not None)
+        right += price.memory.fits == (layout.seconds is not None)
         if layout.seconds is not None:
             scale = layout.global_batch
             times.append((price.step_seconds / scale, layout.seconds / scale))
@@ -144,15 +143,14 @@ def sweep() -> tuple[float, float, str]:
 # -- what was never seen --------------------------------------------------------------------------
 
 
-def expressed_of(measured: Path, half: str) -> dict[str, list[Expressed]]:
+def by_accelerator(measured: Path, half: str) -> dict[str, list[Expressed]]:
     """Collect the timed Megatron-like runs of a half by accelerator."""
     found: dict[str, list[Expressed]] = {}
     for path in tables(measured, half):
         if path.stem == "megatron_ci_tiny":
             continue
         for run in read_runs([path]):
-            one = _expressed(run) if stack_of(run) == "megatron" else None
-            if one is not None:
+            for one in expressed_of(run, None, Counter()) if stack_of(run) == "megatron" else ():
                 device = one.problem.cluster.accelerator.name
                 found.setdefault(KINDS.get(device, device), []).append(one)
     return found
@@ -167,15 +165,6 @@ KINDS = {
     "ascend-910b": "Ascend 910B",
 }
 """Devices that count as one accelerator."""
-
-
-def _expressed(run: Run) -> Expressed | None:
-    """Express a run with a measured time, if it can be."""
-    try:
-        found = express(run)
-    except Inexpressible:
-        return None
-    return None if run.outcome == "oom" or found.step_seconds is None else found
 
 
 def _error(points: Sequence[Point], calibration: Calibration) -> float:
@@ -196,12 +185,12 @@ def flat(points: Sequence[Point]) -> list[Point]:
 
 def _flat(calibration: Calibration) -> Calibration:
     """Return a calibration without what depends on shape."""
-    return calibration.model_copy(update={"pointwise": 0.0, "alignment_loss": 0.0})
+    return calibration.model_copy(update=FLAT)
 
 
 def left_out_accelerators(measured: Path) -> str:
     """Introduce each accelerator by its data sheet and two runs, to fits of the others."""
-    halves = [expressed_of(measured, half) for half in ("calibration", "validation")]
+    halves = [by_accelerator(measured, half) for half in ("calibration", "validation")]
     fits = {kind: catalogue.calibration(name) for kind, name in FITTED.items()}
     lines = [
         "| accelerator | runs | data sheet alone | and two runs | constant rho | other half "
@@ -288,13 +277,14 @@ def _fits(measured: Path) -> Iterable[tuple[Named, list[Point], Calibration]]:
         points = []
         for table in one.tables:
             for run in read_runs([measured / "calibration" / f"{table}.csv"]):
-                expressed = _expressed(run) if stack_of(run) == one.stack else None
-                if expressed is None or not one.keep(run):
-                    continue
-                if expressed.problem.cluster.accelerator.name not in devices:
+                if stack_of(run) != one.stack or not one.keep(run):
                     continue
                 family = re.split(r"[-\d]", run.model_name + "-")[0] or run.model_name
-                points.append(replace(point_of(expressed, prior), family=family))
+                points += [
+                    replace(point_of(expressed, prior), family=family)
+                    for expressed in expressed_of(run, None, Counter())
+                    if expressed.problem.cluster.accelerator.name in devices
+                ]
         yield (one.name, one.fit, one.spreads), points, prior
 
 
@@ -350,12 +340,6 @@ def parts(measured: Path, quick: bool) -> dict[str, str]:
         made["families"] = left_out_families(measured)
         made["sizes"] = small_to_large(measured)
     return made
-
-
-def worst(found: Validation, count: int = 20) -> list[Prediction]:
-    """List the runs that are missed most."""
-    known = [p for p in found.rows if p.error is not None]
-    return sorted(known, key=lambda p: -abs(p.error or 0.0))[:count]
 
 
 def main() -> int:

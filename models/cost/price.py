@@ -73,6 +73,11 @@ class Memory(Record):
     stages: tuple[StageUse, ...]
     """Every stage, first to last."""
 
+    @property
+    def fits(self) -> bool:
+        """Whether a device holds the worst phase beside the reserve."""
+        return self.allocated_bytes + self.stages[0].parts["reserve"] <= self.capacity_bytes
+
 
 class Estimate(Record):
     """What a plan costs under the cost model."""

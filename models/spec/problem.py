@@ -67,6 +67,20 @@ class Problem(Record):
         """Accelerators in all."""
         return self.cluster.devices
 
+    def with_cluster(self, **changed: object) -> Problem:
+        """Return the same problem on a changed cluster, which is not checked anew."""
+        cluster = self.cluster.model_copy(update=changed)
+        return self.model_copy(update={"cluster": cluster})
+
+    def with_accelerator(self, **changed: object) -> Problem:
+        """Return the same problem on changed devices, which are not checked anew."""
+        return self.with_cluster(accelerator=self.cluster.accelerator.model_copy(update=changed))
+
+    def with_calibration(self, **changed: object) -> Problem:
+        """Return the same problem under changed constants, which are not checked anew."""
+        calibration = self.calibration.model_copy(update=changed)
+        return self.model_copy(update={"calibration": calibration})
+
     @property
     def accuracy(self) -> Calibration | Lump:
         """Whose held-out error holds for these prices: Eq. 1's own fit or the whole calibration."""

@@ -33,10 +33,7 @@ def of_one(
     found: list[Expressed], accelerator: str | None, stack: str | None, reasons: Counter[str]
 ) -> list[Expressed]:
     """Keep the runs of one accelerator and one stack."""
-    wanted = None
-    if accelerator is not None:
-        names = [part.strip() for part in accelerator.split(",")]
-        wanted = {_device(name) for name in names}
+    wanted = None if accelerator is None else _devices(accelerator, found)
     kept = []
     for x in found:
         if wanted is not None and x.problem.cluster.accelerator.name not in wanted:
@@ -47,17 +44,6 @@ def of_one(
             kept.append(x)
     devices = sorted({x.problem.cluster.accelerator.name for x in kept})
     stacks = sorted({stack_of(x.run) for x in kept})
-    strange = wanted is not None and not any(
-        x.problem.cluster.accelerator.name in wanted for x in found
-    )
-    if strange and accelerator is not None:
-        for name in (part.strip() for part in accelerator.split(",")):
-            try:
-                catalogue.accelerator(name)
-            except Refusal as refusal:
-                raise InputError(
-                    [Fault("", "--accelerator", refusal.problem, refusal.remedy)]
-                ) from None
     if not kept:
         why = "; ".join(f"{counted(n, 'row')}: {reason}" for reason, n in reasons.most_common(3))
         remedy = "give rows with a configuration and a time, of that accelerator and stack"
@@ -71,9 +57,16 @@ def of_one(
     return kept
 
 
-def _device(name: str) -> str:
-    """Return the catalogue's name of a device, or the name itself."""
-    try:
-        return catalogue.accelerator(name).name
-    except Refusal:
-        return name
+def _devices(names: str, found: list[Expressed]) -> set[str]:
+    """Return the devices that a person names; one must be in the catalogue or in some row."""
+    wanted: set[str] = set()
+    faults: list[Fault] = []
+    for name in (part.strip() for part in names.split(",")):
+        try:
+            wanted.add(catalogue.accelerator(name).name)
+        except Refusal as refusal:
+            wanted.add(name)
+            faults.append(Fault("", "--accelerator", refusal.problem, refusal.remedy))
+    if faults and not any(x.problem.cluster.accelerator.name in wanted for x in found):
+        raise InputError(faults)
+    return wanted

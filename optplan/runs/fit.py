@@ -119,6 +119,11 @@ def log_errors(points: Sequence[Point], calibration: Calibration) -> Reals:
     return np.asarray(found)
 
 
+def mean_error(errors: Reals) -> float:
+    """Mean absolute relative error, from logarithms of predicted over measured."""
+    return float(np.mean(np.abs(np.expm1(errors))))
+
+
 def thinned(points: Sequence[Point], most: int = MOST) -> list[Point]:
     """Keep at most so many runs of a source, evenly spaced."""
     by: dict[str, list[Point]] = {}

@@ -15,8 +15,8 @@ def point_of(expressed: Expressed, prior: Calibration) -> Point:
     """Turn a run into a point to fit: where its table leaves something open, the fastest plan."""
     # Whether hops are split is a fact of the run's software, which no prior overrides.
     split = prior.hops_split or expressed.problem.calibration.hops_split
-    prior = prior.model_copy(update={"hops_split": split})
-    problem = expressed.problem.model_copy(update={"calibration": prior})
+    held = expressed.problem.model_copy(update={"calibration": prior})
+    problem = held.with_calibration(hops_split=split)
     assert expressed.step_seconds is not None
     run = expressed.run
     plan = plan_of(expressed, problem)

@@ -84,7 +84,7 @@ def predict(expressed: Expressed) -> Prediction:
         predicted_step_seconds=chosen.step_seconds,
         predicted_step_range=(min(open_), max(open_)) if open_ else None,
         predicted_peak_bytes=predicted,
-        predicted_fits=any(_fits(price) for price, _ in priced) or _fits_recomputed(expressed),
+        predicted_fits=any(price.memory.fits for price, _ in priced) or _fits_recomputed(expressed),
         predicted_risk=chosen.memory.risk,
         measured_step_seconds=seconds,
         measured_from=expressed.measured_from if seconds else "",
@@ -109,17 +109,10 @@ def plan_of(expressed: Expressed, problem: Problem) -> Plan:
 
 def _fastest(priced: list[tuple[Estimate, Plan]]) -> tuple[Estimate, Plan]:
     """Pick the fastest plan that fits, or where none does the one that takes least memory."""
-    fitting = [pair for pair in priced if _fits(pair[0])]
+    fitting = [pair for pair in priced if pair[0].memory.fits]
     if fitting:
         return min(fitting, key=lambda pair: pair[0].step_seconds)
     return min(priced, key=lambda pair: pair[0].memory.allocated_bytes)
-
-
-def _fits(price: Estimate) -> bool:
-    """Tell whether the fullest device holds what it allocates and the reserve, phase by phase."""
-    memory = price.memory
-    reserve = memory.stages[0].parts["reserve"]
-    return memory.allocated_bytes + reserve <= memory.capacity_bytes
 
 
 def _fits_recomputed(expressed: Expressed) -> bool:
@@ -128,7 +121,7 @@ def _fits_recomputed(expressed: Expressed) -> bool:
         return False
     for plan in expressed.plans:
         again = {"recompute": "full", "recomputed_layers_per_stage": plan.layers_per_stage}
-        if _fits(estimate(expressed.problem, plan.model_copy(update=again))):
+        if estimate(expressed.problem, plan.model_copy(update=again)).memory.fits:
             return True
     return False
 
