@@ -1,0 +1,1 @@
+"""Launch files of training frameworks, read and written: one dialect a file."""
