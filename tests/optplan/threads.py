@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import optplan
+from optplan.models.cost.price import Estimate
 from optplan.result import Evaluation
 
 GPT: Mapping[str, Any] = {
@@ -91,7 +92,14 @@ def layers(asked: Mapping[str, Any]) -> tuple[int, ...]:
     return result.plan.layers_per_stage
 
 
-def states(answer: Evaluation, stage: int = 0) -> int:
+class Priced(Protocol):
+    """An answer that carries an estimate."""
+
+    @property
+    def estimate(self) -> Estimate: ...
+
+
+def states(answer: Priced, stage: int = 0) -> int:
     """Bytes of weights, gradients and optimizer on one device."""
     parts = answer.estimate.memory.stages[stage].parts
     return parts["parameters"] + parts["gradients"] + parts["optimizer"]

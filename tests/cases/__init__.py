@@ -1,0 +1,1 @@
+"""What people asked in public threads, the right answer, and ours: one row a question."""
