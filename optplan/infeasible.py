@@ -14,7 +14,8 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit, Search
 from optplan.models.units import bytes_text, seconds_text
-from optplan.result import Explanation, Reason, WayOut
+from optplan.reasons import reason_of
+from optplan.result import Explanation, WayOut
 from optplan.solvers.base import SolverConfig
 from optplan.solvers.core import Clash, clashes
 
@@ -50,7 +51,7 @@ def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explan
         # With everything open the space is too large; what the search fixes stays fixed.
         form = formulate(problem, rules)
     found = list(clashes(form.program, _rank, _subject))
-    words = [tuple(_reason(form, one, name) for name in one.rules) for one in found]
+    words = [tuple(reason_of(form, one, name) for name in one.rules) for one in found]
     return Explanation(
         core=words[0], further=tuple(words[1:]), ways_out=tuple(_ways_out(problem, rules, found))
     )
@@ -69,52 +70,6 @@ def _rank(name: str) -> int:
 def _subject(name: str) -> str:
     """Put all rules about memory into one group; every other rule is its own."""
     return "capacity" if name.startswith("capacity.") else name
-
-
-def _reason(form: Formulation, found: Clash, name: str) -> Reason:
-    """Put one rule of a clash into words."""
-    family = name.split("[")[0]
-    sentence = form.program.sentences.get(family, family)
-    text = ""
-    if name in found.nearest:
-        high, least = found.nearest[name]
-        text = _measure(form, name, high, least)
-    elif not name.startswith("limits."):
-        text = _legal(form, name)
-    return Reason(rule=name, sentence=sentence, text=text)
-
-
-def _measure(form: Formulation, name: str, high: int, least: int) -> str:
-    """Say how far the nearest plan misses a bound."""
-    statement = next(s for s in form.program.statements if s.name == name)
-    if isinstance(statement, Fits):
-        hbm, reserve = form.problem.cluster.accelerator.hbm, form.problem.calibration.reserve
-        room = f"{bytes_text(high)} ({bytes_text(hbm)} less a reserve of {bytes_text(reserve)})"
-        return f"at least {bytes_text(least)} against {room}"
-    assert isinstance(statement, Row)
-    columns = {column for _, column in statement.terms}
-    if columns == {"step_ticks"} and statement.terms[0][0] == 1:
-        unit = float(form.tick)
-        return f"at least {seconds_text(least * unit)} against {seconds_text(high * unit)}"
-    if columns == {"peak_bytes"} and statement.terms[0][0] == 1:
-        return f"at least {bytes_text(least)} against {bytes_text(high)}"
-    return f"at least {least} against {high}"
-
-
-def _legal(form: Formulation, name: str) -> str:
-    """List what a rule over one choice would accept."""
-    from optplan.models.numbers import listed
-    from optplan.models.program import Table
-
-    for statement in form.program.statements:
-        if isinstance(statement, Table) and statement.name == name and len(statement.keys) == 1:
-            key = statement.keys[0]
-            legal = [v for v in form.program.domain[key] if (v,) in statement.index]
-            every = listed(form.program.domain[key])
-            if not legal:
-                return f"none of that is possible here; {key} can be in {every}"
-            return f"legal: {key} in {listed(legal)} of {every}"
-    return ""
 
 
 def _ways_out(problem: Problem, rules: tuple[Rule, ...], found: list[Clash]) -> Iterator[WayOut]:

@@ -202,6 +202,78 @@ def _measured(program: Program, rules: Sequence[str]) -> dict[str, tuple[int, in
     return measured
 
 
+@dataclass(frozen=True)
+class Closest:
+    """
+    The point that only some rules refuse.
+
+    Parameters
+    ----------
+    point
+        Values of all choices, and what is handed out to stages.
+    least
+        The quantity that the rules bound, where they bound one: of such points the smallest.
+    high
+        Its bound.
+    proved
+        Whether no such point has less.
+    """
+
+    point: dict[str, int]
+    least: int | None
+    high: int | None
+    proved: bool
+
+
+def closest(
+    program: Program, rules: Sequence[str], apart: frozenset[str], seconds: float | None = None
+) -> Closest | None:
+    """
+    Find the point that breaks nothing but what is set apart, by as little as can be.
+
+    Parameters
+    ----------
+    program
+        A program without a feasible point.
+    rules
+        A clash. Where every point breaks more than one of several clashes, only the rest of this
+        one has to hold.
+    apart
+        Rules that need not hold: where they bound time or memory, the point has least of it; else
+        it is the best by the program's goal.
+    seconds
+        Time to look for it.
+    """
+    every = frozenset(program.constraints)
+    of, high = _bounded(program, apart)
+    for others in (every - apart, frozenset(rules) - apart):
+        smaller = program.without(every - others)
+        if of is not None:
+            smaller = replace(smaller, goal=Goal(of, None, 1.0, ""), ties=())
+        outcome = Search(smaller, SolverConfig(seconds=seconds)).run().outcome
+        if outcome.best:
+            least = int(outcome.goal) if of is not None and outcome.goal is not None else None
+            proved = outcome.termination is Termination.EXHAUSTED and not Late(smaller).hard
+            return Closest(dict(outcome.best[0]), least, high, proved)
+    return None
+
+
+def _bounded(program: Program, apart: frozenset[str]) -> tuple[str | None, int | None]:
+    """Return time or memory, and the bound, where that is what some rules are about."""
+    pipeline = program.pipeline
+    some = [s for s in program.statements if s.name in apart and isinstance(s, Fits | Row)]
+    if pipeline is None or not some:
+        return None, None
+    if all(isinstance(s, Fits) for s in some):
+        return "peak_bytes", pipeline.room + pipeline.reserve
+    row = some[0]
+    if len(some) == 1 and isinstance(row, Row) and len(row.terms) == 1 and row.low is None:
+        factor, of = row.terms[0]
+        if factor == 1 and of in pipeline.defines and row.when is None:
+            return of, row.high
+    return None, None
+
+
 def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int, ...]]:
     """Collect the distinct sets of broken rules in a block, as words of 62 bits."""
     place = {name: i for i, name in enumerate(names)}
