@@ -20,7 +20,6 @@ from optplan.models.cost.parameters import (
 )
 from optplan.models.spec.problem import Problem
 
-
 FETCHED_LAYERS = 2
 """Layers whose whole weights a rank holds at once under ZeRO-3: the present and the next one."""
 

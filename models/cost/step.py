@@ -11,6 +11,7 @@ from optplan.models.cost.optimizers import state_bytes, update_bytes
 from optplan.models.cost.traffic import Group, all_reduce_seconds
 from optplan.models.spec.problem import Problem
 
+
 @dataclass(frozen=True)
 class Data:
     """

@@ -17,7 +17,6 @@ from optplan.models.rules.registry import Finding, Rule, code_of, codes_of
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 
-
 MEANING: Mapping[str, tuple[str, ...]] = {"context": ("cp",), "order": ("pp", "dp")}
 """Choices that mean nothing where one of some degrees is 1; the space then holds one value."""
 
