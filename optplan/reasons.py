@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from optplan.judge import judge
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.memory import Slice
 from optplan.models.cost.price import Estimate, StageUse
+from optplan.models.domains import WORDS
 from optplan.models.errors import InputError
-from optplan.models.formulate import Formulation
+from optplan.models.formulate import Formulation, plan_of
 from optplan.models.numbers import listed
 from optplan.models.program import Fits, Table
 from optplan.models.rules.registry import Rule
@@ -21,6 +22,9 @@ from optplan.solvers.core import Clash, Closest, closest
 
 NEAREST_SECONDS = 20.0
 """Time to look for the nearest plan of one rule."""
+
+MOST_BROKEN = 4
+"""Rules that one value is said to break at most."""
 
 STATES = ("parameters", "gradients", "optimizer")
 """Parts of a stage's memory that a batch does not change."""
@@ -49,6 +53,7 @@ def reason_of(form: Formulation, found: Clash, name: str) -> Reason:
         text = _bound(form, near, sentence, price)
     elif isinstance(rule, Listed):
         text = f"the nearest plan has {rule.choice} {rule.shown(plan)}{_values(form, rule)}"
+        details = tuple(_refused(form, rule, near.point))
     else:
         text = _finding(form, rule, plan, price) or _legal(form, name)
     return Reason(rule=name, sentence=sentence, text=text, plan=plan, details=details)
@@ -94,6 +99,31 @@ def _finding(form: Formulation, rule: Rule | None, plan: Plan, price: Estimate) 
     """Let a rule say itself what is wrong with a plan."""
     found = rule.holds(form.problem, plan, price) if rule else ()
     return next((one.text for one in found if not one.holds), "")
+
+
+def _refused(form: Formulation, rule: Listed, near: Mapping[str, int]) -> Iterator[str]:
+    """Put a value that is asked for into the nearest plan, and let the rules say what it breaks."""
+    problem, own = form.problem, rule.name
+    value = min(rule.values, key=lambda one: abs(one - near[rule.choice]), default=None)
+    if value is None:
+        return
+    tried = []
+    for others in ({}, {"tp": 1, "pp": 1, "cp": 1}, {"zero": 0, "hsdp": 0}):
+        at = {name: near[name] for name in form.program.domain} | others | {rule.choice: value}
+        if rule.choice in ("tp", "pp", "cp"):
+            at["dp"] = max(1, problem.devices // (at["tp"] * at["pp"] * at["cp"]))
+        if rule.choice != "micro_batches":
+            at["micro_batches"] = max(1, at["global_batch"] // (at["dp"] * at["micro_batch"]))
+        if at["dp"] * at["cp"] == 1 and rule.choice != "zero":
+            at |= {"zero": 0, "hsdp": 0}
+        changed = plan_of(problem, at)
+        said = judge(problem, form.rules, changed, estimate(problem, changed)).broken
+        apart = ("capacity.", "limits.", own)
+        tried.append({name: text for name, text in said.items() if not name.startswith(apart)})
+    broken = min(tried, key=len)
+    word = WORDS[rule.choice][value] if rule.choice in WORDS else str(value)
+    for name, text in list(broken.items())[:MOST_BROKEN]:
+        yield f"with {rule.choice} {word}, {name}: {text}"
 
 
 def _values(form: Formulation, rule: Listed) -> str:
@@ -175,7 +205,7 @@ def _remedies(
     """Try what people try, each on the nearest plan."""
     ranks = plan.dp * plan.cp
     if plan.zero == 3:
-        yield "ZeRO", f"ZeRO 3 shares all states among {ranks} data ranks already"
+        yield "ZeRO 3", f"shares all states among {ranks} data ranks already"
     elif ranks == 1:
         yield "ZeRO", "cannot help at dp 1, there are no data ranks to share states among"
     else:

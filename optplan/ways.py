@@ -33,8 +33,11 @@ MOST_TIMES = 64
 MOST_WAYS = 12
 """Ways out that are told at most."""
 
-DEVICES = 4
+DEVICES = 5
 """Other accelerators that are tried at most, those with least memory first."""
+
+MORE_MEMORY = 1.05
+"""Memory of another accelerator over the own one's from which it is tried."""
 
 KINDS: tuple[Kind, ...] = (
     "choice",
@@ -197,7 +200,7 @@ def accelerator_ways(problem: Problem) -> Iterator[Way]:
     larger = []
     for name in catalogue.names("accelerators"):
         device = catalogue.accelerator(name)
-        if device.hbm > own.hbm and problem.workload.precision in device.peak:
+        if device.hbm > MORE_MEMORY * own.hbm and problem.workload.precision in device.peak:
             larger.append(device)
     for device in sorted(larger, key=lambda one: (one.hbm, one.name))[:DEVICES]:
         calibration = catalogue.calibration_for(device.name)

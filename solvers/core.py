@@ -91,8 +91,13 @@ def clashes(
     for block in grid.blocks():
         patterns |= _patterns(grid, block, names)
     broken = [frozenset(_members(p)) for p in patterns]
+    bounded = program.pipeline is not None and bool(late.easy)
     if frozenset() in broken:
-        raise ValueError("the program has a feasible point")
+        if not bounded or _feasible(program, names):
+            raise ValueError("the program has a feasible point")
+        # Limits on time and memory were asked from below; only a search asks them exactly.
+        yield from _one_by_one(program, prefer, group)
+        return
     if program.pipeline is not None:
         # Where a table gives no price there is nothing to explain, unless it is so everywhere.
         giving = {s.name for s in program.statements if isinstance(s, Table) and s.gives}
@@ -101,19 +106,36 @@ def clashes(
     if not broken:
         spans = (s.name for s in program.statements if isinstance(s, Table) and s.spans)
         yield Clash(tuple(spans))
+    told: set[str] = set()
     while broken and frozenset() not in broken:
         least = [b for b in broken if not any(other < b for other in broken)]
         members = sorted(frozenset().union(*least), key=lambda i: (prefer(names[i]), -i))
         chosen = _smallest(least, members)
         rules = tuple(names[i] for i in sorted(chosen))
+        if bounded:
+            rules = _shrunk(program, rules, prefer)
         if program.pipeline is None:
             yield Clash(rules, _nearest(program, grid, frozenset(rules)))
         else:
             near = _nearest(program, grid, frozenset(rules))
             near = {n: v for n, v in near.items() if n not in _late(program)}
             yield Clash(rules, near | _measured(program, rules))
-        told = {group(name) for name in rules}
+        told |= {group(name) for name in rules}
         broken = list({frozenset(i for i in b if group(names[i]) not in told) for b in broken})
+    rest = [name for name in names if group(name) not in told]
+    if bounded and not _feasible(program, rest):
+        yield from _one_by_one(program, prefer, group, rest)
+
+
+def _shrunk(
+    program: Program, rules: tuple[str, ...], prefer: Callable[[str], int]
+) -> tuple[str, ...]:
+    """Leave out rules of a clash that it can do without, each asked by an exact search."""
+    for name in sorted(rules, key=lambda name: (-prefer(name), rules.index(name))):
+        rest = [other for other in rules if other != name]
+        if rest and not _feasible(program, rest):
+            rules = tuple(rest)
+    return rules
 
 
 def _hard(
@@ -135,14 +157,17 @@ def _hard(
 
 
 def _one_by_one(
-    program: Program, prefer: Callable[[str], int], group: Callable[[str], str]
+    program: Program,
+    prefer: Callable[[str], int],
+    group: Callable[[str], str],
+    among: Sequence[str] | None = None,
 ) -> Iterator[Clash]:
     """
     Find clashes of a space too large to be visited: drop rule after rule while none is feasible.
 
     Rules of the highest rank are dropped first. What is left cannot do without any of them.
     """
-    open_ = list(program.constraints)
+    open_ = list(program.constraints if among is None else among)
     first = True
     while first or not _feasible(program, open_):
         first = False

@@ -18,9 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from optplan.infeasible import explain_infeasible, find_clashes, more_ways_out
 from optplan.load import load
 from optplan.models.cost.estimate import estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.expression import names, parse
 from optplan.models.formulate import Formulation
 from optplan.models.program import Table
@@ -41,7 +45,7 @@ Spec = dict[str, Any]
 MOST_POINTS = 40_000
 """Points of the widened space that are still looked at one by one."""
 
-MOST_PLANS = 3_000
+MOST_PLANS = 250
 """Plans that are priced for one question; beyond that the exhaustive engine answers."""
 
 MOST_AGAIN = 400_000
@@ -76,7 +80,7 @@ def _base(rng: random.Random, experts: bool) -> Spec:
     """Draw a small job on a small machine, with room enough for most layouts."""
     heads = rng.choice((2, 4, 6, 8))
     hidden = heads * rng.choice((16, 64))
-    layers = rng.choice((2, 3, 4, 5))
+    layers = rng.choice((2, 3) if experts else (2, 3, 4, 5))
     shape: Spec = {
         "layers": layers,
         "hidden": hidden,
@@ -87,7 +91,7 @@ def _base(rng: random.Random, experts: bool) -> Spec:
     }
     if experts:
         shape["experts"] = {"count": rng.choice((4, 6)), "per_token": 2, "ffn": hidden}
-    devices = rng.choice((1, 2, 3, 4, 4, 6))
+    devices = rng.choice((2, 3, 4) if experts else (1, 2, 3, 4, 4, 6))
     nodes = rng.choice([n for n in (1, 1, 2) if devices % n == 0])
     search: Spec = {
         "global_batch": rng.choice((4, 6, 8)),
@@ -245,67 +249,89 @@ KINDS: dict[str, Callable[[random.Random, Spec], None]] = {
 # -- cores -----------------------------------------------------------------------------------------
 
 
-def check_clash(form: Formulation, found: Clash, routes: Counter[str]) -> None:
+class Oracle:
     """
-    Check that no point obeys a clash, and that without any one of its rules some point does.
+    Every point of a program, and what the second face of each rule says of it.
 
-    Raises
-    ------
-    Wrong
-        It is no clash, or not a minimal one.
+    Points without a price are left out, unless none has one: where layers or experts cannot be laid
+    out there is no plan to ask anything of.
     """
-    rules = [_rule(form, name) for name in found.rules]
-    if _meets(form, rules, routes):
-        raise Wrong(f"a plan obeys all of {found.rules}")
-    for name in found.rules:
-        others = [rule for rule in rules if rule.name != name.split("[")[0]]
-        if not _meets(form, others, routes):
-            raise Wrong(f"{found.rules} clash without {name}")
 
+    def __init__(self, form: Formulation, routes: Counter[str]) -> None:
+        self.form, self.routes = form, routes
+        domain = form.program.domain
+        tables = [s for s in form.program.statements if isinstance(s, Table) and s.gives]
+        early = [t for t in tables if not t.spans and set(t.keys) <= set(domain)]
+        every = list(points(form.program))
+        priced = [p for p in every if all(tuple(p[k] for k in t.keys) in t.index for t in early)]
+        self.points: list[Point] = priced or every
+        self.plans = [form.decode(point) for point in self.points]
+        self._price = estimate(form.problem, self.plans[0]) if self.plans else None
+        self._known: dict[str, NDArray[np.bool_]] = {}
 
-def _rule(form: Formulation, name: str) -> Rule:
-    return next(rule for rule in form.rules if rule.name == name.split("[")[0])
+    def check(self, found: Clash) -> None:
+        """
+        Check that no point obeys a clash, and that without any one of its rules some point does.
 
+        Raises
+        ------
+        Wrong
+            It is no clash, or not a minimal one.
+        """
+        rules = [self._rule(name) for name in found.rules]
+        if self._meets(rules):
+            raise Wrong(f"a plan obeys all of {found.rules}")
+        for name in found.rules:
+            others = [rule for rule in rules if rule.name != name.split("[")[0]]
+            if not self._meets(others):
+                raise Wrong(f"{found.rules} clash without {name}")
 
-def _meets(form: Formulation, rules: Sequence[Rule], routes: Counter[str]) -> bool:
-    """Tell whether a plan obeys some rules, by asking them of every plan."""
-    priced = [rule for rule in rules if _needs_price(rule)]
-    plain = [rule for rule in rules if not _needs_price(rule)]
-    tables = [
-        s for s in form.program.statements if isinstance(s, Table) and s.gives and not s.spans
-    ]
-    left = [
-        point
-        for point in _universe(form, tables)
-        if all(_holds(form, rule, form.decode(point)) for rule in plain)
-    ]
-    if not priced or not left:
-        routes["every point, second faces"] += 1
-        return bool(left)
-    seen = 0
-    for point in left:
-        for full in handed_out(form, point):
-            seen += 1
-            if seen > MOST_PLANS:
-                routes["exhaustive engine"] += 1
-                return _engine_meets(form, rules)
-            plan = form.decode(full)
-            if point["schedule"] != 0 and not equal_chunks(plan):
-                continue
-            if all(_holds(form, rule, plan) for rule in [_rule(form, "pipeline.layers"), *priced]):
-                routes["every plan, second faces"] += 1
-                return True
-    routes["every plan, second faces"] += 1
-    return False
+    def _rule(self, name: str) -> Rule:
+        return next(rule for rule in self.form.rules if rule.name == name.split("[")[0])
 
+    def _obeys(self, rule: Rule) -> NDArray[np.bool_]:
+        """Ask a rule that needs no price of every point."""
+        if rule.name not in self._known:
+            assert self._price is not None
+            self._known[rule.name] = np.array(
+                [_holds(self.form, rule, plan, self._price) for plan in self.plans], dtype=bool
+            )
+        return self._known[rule.name]
 
-def _universe(form: Formulation, tables: Sequence[Table]) -> list[Point]:
-    """List the points that have a price; where none has one, all of them."""
-    every = list(points(form.program))
-    domain = form.program.domain
-    early = [t for t in tables if set(t.keys) <= set(domain)]
-    priced = [p for p in every if all(tuple(p[k] for k in t.keys) in t.index for t in early)]
-    return priced or every
+    def _meets(self, rules: Sequence[Rule]) -> bool:
+        """Tell whether a plan obeys some rules, by asking them of every plan."""
+        priced = [rule for rule in rules if _needs_price(rule)]
+        left = np.ones(len(self.points), dtype=bool)
+        for rule in rules:
+            if not _needs_price(rule) and len(left):
+                left &= self._obeys(rule)
+        if not priced or not left.any():
+            self.routes["asked of every point, second faces"] += 1
+            return bool(left.any())
+        asked = [self._rule("pipeline.layers"), *priced]
+        seen = 0
+        for i in np.flatnonzero(left).tolist():
+            for full in handed_out(self.form, self.points[i]):
+                seen += 1
+                if seen > MOST_PLANS:
+                    self.routes["asked of the exhaustive engine"] += 1
+                    return self._engine_meets(rules)
+                plan = self.form.decode(full)
+                if self.points[i]["schedule"] != 0 and not equal_chunks(plan):
+                    continue
+                price = estimate(self.form.problem, plan)
+                if all(_holds(self.form, rule, plan, price) for rule in asked):
+                    self.routes["asked of every plan, second faces"] += 1
+                    return True
+        self.routes["asked of every plan, second faces"] += 1
+        return False
+
+    def _engine_meets(self, rules: Sequence[Rule]) -> bool:
+        """Ask the exhaustive engine of the program without the other rules."""
+        kept = {rule.name for rule in rules}
+        program = self.form.program
+        others = frozenset(n for n in program.constraints if n.split("[")[0] not in kept)
+        return bool(exhaustive.solve(program.without(others), SolverConfig()).best)
 
 
 def _needs_price(rule: Rule) -> bool:
@@ -315,17 +341,9 @@ def _needs_price(rule: Rule) -> bool:
     return rule.name.startswith("capacity.")
 
 
-def _holds(form: Formulation, rule: Rule, plan: Plan) -> bool:
+def _holds(form: Formulation, rule: Rule, plan: Plan, price: Estimate) -> bool:
     """Ask the second face of one rule."""
-    price = estimate(form.problem, plan)
     return all(finding.holds for finding in rule.holds(form.problem, plan, price))
-
-
-def _engine_meets(form: Formulation, rules: Sequence[Rule]) -> bool:
-    """Ask the exhaustive engine of the program without the other rules."""
-    kept = {rule.name for rule in rules}
-    others = frozenset(n for n in form.program.constraints if n.split("[")[0] not in kept)
-    return bool(exhaustive.solve(form.program.without(others), SolverConfig()).best)
 
 
 # -- ways out --------------------------------------------------------------------------------------
@@ -385,8 +403,9 @@ def check(seed: int, routes: Counter[str], everything: bool) -> tuple[str, Expla
     if exhaustive.count(form.program) > MOST_POINTS:
         routes["space too large, core not asked"] += 1
     else:
+        oracle = Oracle(form, routes)
         for clash in found:
-            check_clash(form, clash, routes)
+            oracle.check(clash)
             routes["cores"] += clash is found[0]
             routes["further clashes"] += clash is not found[0]
     told = explain_infeasible(problem)
