@@ -256,15 +256,12 @@ def _wider(plan: Plan) -> tuple[Plan, str] | None:
         return plan.model_copy(update={"tp": 2 * plan.tp, **less}), f"cp {plan.cp // 2}"
     if plan.pp % 2 == 0:
         layers, again = (
-            tuple(one + two for one, two in zip(held[::2], held[1::2], strict=True))
-            for held in (plan.layers_per_stage, plan.recomputed_layers_per_stage)
+            tuple(one + two for one, two in zip(some[::2], some[1::2], strict=True))
+            for some in (plan.layers_per_stage, plan.recomputed_layers_per_stage)
         )
-        less = {
-            "pp": plan.pp // 2,
-            "layers_per_stage": layers,
-            "recomputed_layers_per_stage": again,
-        }
-        return plan.model_copy(update={"tp": 2 * plan.tp, **less}), f"pp {plan.pp // 2}"
+        held = {"layers_per_stage": layers, "recomputed_layers_per_stage": again}
+        fewer = {"tp": 2 * plan.tp, "pp": plan.pp // 2, **held}
+        return plan.model_copy(update=fewer), f"pp {plan.pp // 2}"
     return None
 
 

@@ -188,7 +188,7 @@ def _framework(rng: random.Random, spec: Spec) -> None:
     spec["framework"] = rng.choice(some)
     search = spec["search"]
     del search["schedule"], search["context"]
-    asked = (
+    asked: tuple[Spec, ...] = (
         {"schedule": "zb-v", "vpp": 2},
         {"zero": 3, "pp": 2},
         {"context": "ulysses", "cp": 2},

@@ -111,7 +111,9 @@ def _heading(problem: Problem) -> Text:
     text.append(f" on {problem.devices} x {cluster.accelerator.name}", "bold")
     text.append(
         f"  ({counted(cluster.nodes, 'node')} of {cluster.devices_per_node}, "
-        f"sequence {workload.sequence_length}, {workload.precision}, {problem.prices} prices, "
+        f"sequence {workload.sequence_length}, {workload.precision}, "
+        f"{'' if workload.optimizer == 'adam' else workload.optimizer + ', '}"
+        f"{problem.prices} prices, "
         f"{problem.framework.name if problem.framework else 'any framework'})"
     )
     return text
