@@ -201,6 +201,21 @@ def bytes_text(size: float) -> str:
     return _three_digits(size, units)
 
 
+def bytes_like(size: float, written: str) -> str:
+    """
+    Print bytes in the unit that a person wrote, in the house's own where they wrote none.
+
+    Examples
+    --------
+    >>> bytes_like(81_234_000_000, "peak_memory <= 72 GB")
+    '81.2 GB'
+    """
+    found = re.search(r"[0-9.]\s*([kKMGTPE]i?B)\b", written)
+    if not found or found[1] not in _BYTES:
+        return bytes_text(size)
+    return _three_digits(size, [(found[1], float(_BYTES[found[1]]))])
+
+
 def seconds_text(seconds: float) -> str:
     """Print a time for people: three significant digits, ``9.87 s``, ``12.3 ms``, ``2.78 h``."""
     if seconds == 0:

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import OwnFault
-from optplan.models.spec.cluster import Accelerator
+from optplan.models.spec.cluster import Accelerator, Host
 from optplan.models.spec.framework import Framework
 from optplan.models.spec.workload import Architecture
 from optplan.places import Refusal, short
@@ -105,6 +105,17 @@ def accelerator(name: str) -> Accelerator:
     """Return a shipped accelerator; raises `Refusal` for an unknown name."""
     key = canonical("accelerators", name)
     return Accelerator.model_validate({"name": key, **_part("accelerators", key, "accelerator")})
+
+
+def usual_host(name: str) -> tuple[Host, str] | None:
+    """Return the server that an accelerator usually sits in, and who says so; None if unknown."""
+    try:
+        held = _file("accelerators", canonical("accelerators", name)).get("usual_host")
+    except Refusal:
+        return None
+    if held is None:
+        return None
+    return Host.model_validate({k: v for k, v in held.items() if k != "source"}), held["source"]
 
 
 def calibration(name: str) -> Calibration:

@@ -89,6 +89,7 @@ def solve(
             seed=seed,
             workers=workers,
             progress=watch.tell,
+            say=watch.say,
         )
     if json:
         write(result.to_json())

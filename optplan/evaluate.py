@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from optplan.certificate import goal_of
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
+from optplan.models.cost.price import Estimate
 from optplan.models.domains import WORDS, asked_values, coded
 from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import CHOICES, Formulation, formulate, plan_of
@@ -66,35 +67,63 @@ def evaluate(
     InputError
         A value is no value of its choice, or no layout of this cluster has all the given values.
     """
-    problem = problem_of(spec, sets, limits)
+    problem, own = problem_of(spec, sets, limits), tuple(rules)
+    full, given = completed(problem, plan, own)
+    form, best = run(problem, own)
+    held = checked(form, best.best[0])[:2] if best.best else None
+    return judged(form, full, given, held)
+
+
+def completed(
+    problem: Problem, plan: Mapping[str, Any] | Plan, rules: tuple[Rule, ...] = ()
+) -> tuple[Plan, dict[str, int]]:
+    """
+    Complete a plan as ``evaluate`` does.
+
+    Returns
+    -------
+    tuple
+        The whole plan, and the values that were given, as codes.
+
+    Raises
+    ------
+    InputError
+        As ``evaluate``.
+    """
     plan = _sound(plan) if isinstance(plan, Plan) else plan
     given = _given(plan)
-    own = tuple(rules)
-    complete = plan if isinstance(plan, Plan) else _complete(problem, own, given, _staged(plan))
-    price = estimate(problem, complete)
-    form, best = run(problem, own)
-    verdict = judge(problem, form.rules, complete, price)
+    if isinstance(plan, Plan):
+        return plan, given
+    return _complete(problem, rules, given, _staged(plan)), given
+
+
+def judged(
+    form: Formulation, plan: Plan, given: dict[str, int], best: tuple[Plan, Estimate] | None
+) -> Evaluation:
+    """Price a whole plan, ask every rule, and compare it with the best plan where there is one."""
+    problem = form.problem
+    price = estimate(problem, plan)
     optimum = behind = None
     terms: dict[str, float] = {}
-    if best.best:
-        its_plan, its_price, _ = checked(form, best.best[0])
+    if best is not None:
+        its_plan, its_price = best
         optimum = alternative(form, its_plan, its_price, goal_of(form, its_plan, its_price))
-        behind = goal_of(form, complete, price) / goal_of(form, its_plan, its_price) - 1
-        scale = complete.global_batch / its_plan.global_batch
+        behind = goal_of(form, plan, price) / goal_of(form, its_plan, its_price) - 1
+        scale = plan.global_batch / its_plan.global_batch
         terms = {name: price.terms[name] - scale * its_price.terms[name] for name in price.terms}
     return Evaluation(
-        plan=complete,
+        plan=plan,
         chosen=tuple(
             name
             for name in CHOICES
             if name not in _multiplied(problem, dict(given)) and _matters(problem, name)
         ),
         estimate=price,
-        verdict=verdict,
+        verdict=judge(problem, form.rules, plan, price),
         optimum=optimum,
         behind=behind,
         terms_behind=terms,
-        warnings=warnings(problem, complete, price),
+        warnings=warnings(problem, plan, price),
         problem=problem,
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from optplan.evaluate import evaluate
-from optplan.infeasible import Change, best_of, dropped, more_ways_out, narrowed, opened, unbound
+from optplan.evaluate import completed, judged
+from optplan.infeasible import more_ways_out
+from optplan.models.formulate import formulate
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
@@ -15,6 +16,7 @@ from optplan.models.units import bytes_text
 from optplan.planner import Condition, Spec, problem_of, solve
 from optplan.result import Evaluation, Reply, Result, WayOut
 from optplan.solvers.base import Progress
+from optplan.ways import Change, best_of, dropped, narrowed, opened, sorted_ways, unbound
 
 CHANGE_SECONDS = 30.0
 """Time for each changed problem; one that takes longer is reported without a word on its plan."""
@@ -96,8 +98,12 @@ def explain(
         The spec is wrong, or no layout of this cluster has all the values asked about.
     """
     problem, own = problem_of(spec, sets, limits), tuple(rules)
-    asked = None if why_not is None else evaluate(problem, why_not, rules=own)
-    result = solve(problem, rules=own, time_limit=time_limit, progress=progress)
+    # A plan that cannot be is refused before anything is solved.
+    asked = None if why_not is None else completed(problem, why_not, own)
+    result = solve(problem, rules=own, time_limit=time_limit, progress=progress, say=say)
+    held = None
+    if result.exit_code == 0 and result.plan is not None and result.estimate is not None:
+        held = result.plan, result.estimate
     worth: list[Worth] = []
     if result.plan is not None and result.estimate is not None:
         here = result.estimate.step_seconds / result.plan.global_batch
@@ -107,9 +113,10 @@ def explain(
             worth.append(_worth(text, rule, change(problem), own, here))
     more: tuple[WayOut, ...] = ()
     if result.plan is None and result.exit_code == 1:
-        more = tuple(more_ways_out(problem, own, result.explanation))
+        more = sorted_ways(more_ways_out(problem, own, result.explanation, say))
     worth.sort(key=lambda one: -(one.saved or 0.0))
-    return Answer(result=result, worth=tuple(worth), more_ways_out=more, why_not=asked)
+    answered = None if asked is None else judged(formulate(problem, own), *asked, held)
+    return Answer(result=result, worth=tuple(worth), more_ways_out=more, why_not=answered)
 
 
 def _worth(text: str, rule: str, changed: Problem, rules: tuple[Rule, ...], here: float) -> Worth:

@@ -81,6 +81,7 @@ def solve(
     reduce: bool = True,
     constrain: Constrain | None = None,
     progress: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Result:
     """
     Find the provably best plan of a spec.
@@ -110,6 +111,8 @@ def solve(
         that is made, one for each point that is looked at. Only cp-sat and milp have such models.
     progress
         Called now and then with incumbent and bound.
+    say
+        Called with each way out that is tried where there is no plan.
 
     Returns
     -------
@@ -138,7 +141,7 @@ def solve(
     if result.plan is None and result.exit_code == 1 and constrain is None:
         from optplan.infeasible import explain_infeasible
 
-        result = result.model_copy(update={"explanation": explain_infeasible(problem, own)})
+        result = result.model_copy(update={"explanation": explain_infeasible(problem, own, say)})
     spent = {
         "load": loaded - start,
         "formulate": solved - loaded - outcome.seconds,

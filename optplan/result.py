@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -93,7 +94,17 @@ class Reason(Record):
     sentence: str
     """What it demands."""
     text: str
-    """How far the nearest plan misses it, where that is a number."""
+    """How far the nearest plan misses it, in numbers, and what would be legal."""
+    plan: Plan | None = None
+    """The nearest plan: it breaks this rule alone, or of this clash this one alone."""
+    details: tuple[str, ...] = ()
+    """Of memory: what the nearest plan holds, and what the usual remedies would do to it."""
+
+
+Kind = Literal[
+    "choice", "limit", "framework", "memory", "workload", "devices", "accelerator", "several"
+]
+"""What a way out changes, cheapest first: the spec's own wishes, what is held, what is bought."""
 
 
 class WayOut(Record):
@@ -101,6 +112,15 @@ class WayOut(Record):
 
     change: str
     """What to change."""
+    kind: Kind = "several"
+    """What sort of change that is."""
+    edit: dict[str, Any] = Field(default_factory=dict)
+    """
+    The same as keys of the spec and their new values, none to leave a key out; ``limits`` lists
+    the names of limits to drop.
+    """
+    note: str = ""
+    """What was assumed."""
     step_seconds: float
     """Step time of the best plan after the change."""
     tokens_per_second_per_device: float

@@ -91,8 +91,13 @@ def clashes(
     for block in grid.blocks():
         patterns |= _patterns(grid, block, names)
     broken = [frozenset(_members(p)) for p in patterns]
+    bounded = program.pipeline is not None and bool(late.easy)
     if frozenset() in broken:
-        raise ValueError("the program has a feasible point")
+        if not bounded or _feasible(program, names):
+            raise ValueError("the program has a feasible point")
+        # Limits on time and memory were asked from below; only a search asks them exactly.
+        yield from _one_by_one(program, prefer, group)
+        return
     if program.pipeline is not None:
         # Where a table gives no price there is nothing to explain, unless it is so everywhere.
         giving = {s.name for s in program.statements if isinstance(s, Table) and s.gives}
@@ -101,19 +106,36 @@ def clashes(
     if not broken:
         spans = (s.name for s in program.statements if isinstance(s, Table) and s.spans)
         yield Clash(tuple(spans))
+    told: set[str] = set()
     while broken and frozenset() not in broken:
         least = [b for b in broken if not any(other < b for other in broken)]
         members = sorted(frozenset().union(*least), key=lambda i: (prefer(names[i]), -i))
         chosen = _smallest(least, members)
         rules = tuple(names[i] for i in sorted(chosen))
+        if bounded:
+            rules = _shrunk(program, rules, prefer)
         if program.pipeline is None:
             yield Clash(rules, _nearest(program, grid, frozenset(rules)))
         else:
             near = _nearest(program, grid, frozenset(rules))
             near = {n: v for n, v in near.items() if n not in _late(program)}
             yield Clash(rules, near | _measured(program, rules))
-        told = {group(name) for name in rules}
+        told |= {group(name) for name in rules}
         broken = list({frozenset(i for i in b if group(names[i]) not in told) for b in broken})
+    rest = [name for name in names if group(name) not in told]
+    if bounded and not _feasible(program, rest):
+        yield from _one_by_one(program, prefer, group, rest)
+
+
+def _shrunk(
+    program: Program, rules: tuple[str, ...], prefer: Callable[[str], int]
+) -> tuple[str, ...]:
+    """Leave out rules of a clash that it can do without, each asked by an exact search."""
+    for name in sorted(rules, key=lambda name: (-prefer(name), rules.index(name))):
+        rest = [other for other in rules if other != name]
+        if rest and not _feasible(program, rest):
+            rules = tuple(rest)
+    return rules
 
 
 def _hard(
@@ -135,14 +157,17 @@ def _hard(
 
 
 def _one_by_one(
-    program: Program, prefer: Callable[[str], int], group: Callable[[str], str]
+    program: Program,
+    prefer: Callable[[str], int],
+    group: Callable[[str], str],
+    among: Sequence[str] | None = None,
 ) -> Iterator[Clash]:
     """
     Find clashes of a space too large to be visited: drop rule after rule while none is feasible.
 
     Rules of the highest rank are dropped first. What is left cannot do without any of them.
     """
-    open_ = list(program.constraints)
+    open_ = list(program.constraints if among is None else among)
     first = True
     while first or not _feasible(program, open_):
         first = False
@@ -200,6 +225,78 @@ def _measured(program: Program, rules: Sequence[str]) -> dict[str, tuple[int, in
                 high, least = high - pipeline.reserve, least - pipeline.reserve
             measured[statement.name] = (high, least)
     return measured
+
+
+@dataclass(frozen=True)
+class Closest:
+    """
+    The point that only some rules refuse.
+
+    Parameters
+    ----------
+    point
+        Values of all choices, and what is handed out to stages.
+    least
+        The quantity that the rules bound, where they bound one: of such points the smallest.
+    high
+        Its bound.
+    proved
+        Whether no such point has less.
+    """
+
+    point: dict[str, int]
+    least: int | None
+    high: int | None
+    proved: bool
+
+
+def closest(
+    program: Program, rules: Sequence[str], apart: frozenset[str], seconds: float | None = None
+) -> Closest | None:
+    """
+    Find the point that breaks nothing but what is set apart, by as little as can be.
+
+    Parameters
+    ----------
+    program
+        A program without a feasible point.
+    rules
+        A clash. Where every point breaks more than one of several clashes, only the rest of this
+        one has to hold.
+    apart
+        Rules that need not hold: where they bound time or memory, the point has least of it; else
+        it is the best by the program's goal.
+    seconds
+        Time to look for it.
+    """
+    every = frozenset(program.constraints)
+    of, high = _bounded(program, apart)
+    for others in (every - apart, frozenset(rules) - apart):
+        smaller = program.without(every - others)
+        if of is not None:
+            smaller = replace(smaller, goal=Goal(of, None, 1.0, ""), ties=())
+        outcome = Search(smaller, SolverConfig(seconds=seconds)).run().outcome
+        if outcome.best:
+            least = int(outcome.goal) if of is not None and outcome.goal is not None else None
+            proved = outcome.termination is Termination.EXHAUSTED and not Late(smaller).hard
+            return Closest(dict(outcome.best[0]), least, high, proved)
+    return None
+
+
+def _bounded(program: Program, apart: frozenset[str]) -> tuple[str | None, int | None]:
+    """Return time or memory, and the bound, where that is what some rules are about."""
+    pipeline = program.pipeline
+    some = [s for s in program.statements if s.name in apart and isinstance(s, Fits | Row)]
+    if pipeline is None or not some:
+        return None, None
+    if all(isinstance(s, Fits) for s in some):
+        return "peak_bytes", pipeline.room + pipeline.reserve
+    row = some[0]
+    if len(some) == 1 and isinstance(row, Row) and len(row.terms) == 1 and row.low is None:
+        factor, of = row.terms[0]
+        if factor == 1 and of in pipeline.defines and row.when is None:
+            return of, row.high
+    return None, None
 
 
 def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int, ...]]:

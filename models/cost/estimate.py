@@ -9,7 +9,8 @@ from functools import cached_property
 from optplan.models.cost.block import Busy, Ranks, fetch_hidden
 from optplan.models.cost.compute import model_flops
 from optplan.models.cost.layout import Kept, Owned, Pieces, Place, excess, kept, owned, pieces
-from optplan.models.cost.memory import STATES, Slice
+from optplan.models.cost.memory import Slice
+from optplan.models.cost.optimizers import state_bytes
 from optplan.models.cost.price import PHASES, Estimate, Memory, StageUse
 from optplan.models.cost.schedule import (
     IDLE_IF_SHORT,
@@ -305,7 +306,7 @@ class _Layout:
     def _phases(self, parts: dict[str, int], moment: int) -> dict[str, int]:
         """Bytes by phase, from those by part."""
         lasting = parts["parameters"] + parts["gradients"]
-        unit = STATES[self.problem.workload.precision]
+        unit = state_bytes(self.problem.workload)
         whole = unit.optimizer + self.problem.calibration.step_bytes
         # What only the step needs is no longer there when micro-batches run.
         lasts = parts["optimizer"] * (unit.optimizer - unit.stepped) // whole if whole else 0

@@ -8,6 +8,7 @@ import numpy as np
 
 from optplan.models.cost.arrays import Int, ceil_div, where_int
 from optplan.models.cost.compute import ELEMENT_BYTES
+from optplan.models.cost.optimizers import BLOCK, state_bytes
 from optplan.models.cost.parameters import (
     adapter_parameters,
     back_parameters,
@@ -18,48 +19,6 @@ from optplan.models.cost.parameters import (
     mtp_expert_parameters,
 )
 from optplan.models.spec.problem import Problem
-
-
-@dataclass(frozen=True)
-class StateBytes:
-    """
-    Bytes per parameter of mixed-precision Adam.
-
-    Parameters
-    ----------
-    parameters
-        The copy that forward and backward read.
-    gradients
-        What is accumulated over micro-batches and reduced over data ranks.
-    optimizer
-        Master copy and both moments (and, for fp16, the fp32 gradient); divided over data ranks by
-        ZeRO-1.
-    sent
-        A weight that data ranks gather.
-    stepped
-        Of ``optimizer`` what only its step needs, when no activation is held.
-    """
-
-    parameters: int
-    gradients: int
-    optimizer: int
-    sent: int = 2
-    stepped: int = 0
-
-
-STATES = {
-    "bf16": StateBytes(2, 4, 12),
-    "fp16": StateBytes(2, 2, 16, stepped=4),
-    "fp32": StateBytes(4, 4, 8, sent=4),
-    "fp8": StateBytes(4, 4, 12),
-}
-"""
-Per number format. bf16: Megatron-LM's 18 bytes, 6 + 12/d with a distributed optimizer
-(``report_theoretical_memory``); fp16: 2 + 2 + 16 = 20 as in MindSpeed's memory model and ZeRO
-(arXiv 1910.02054,
-section 3.1, plus an fp32 gradient); fp32: weight, gradient and two moments; fp8: as bf16, with an
-FP8 copy of each weight and of its transpose (NVIDIA/TransformerEngine#257, #1261).
-"""
 
 FETCHED_LAYERS = 2
 """Layers whose whole weights a rank holds at once under ZeRO-3: the present and the next one."""
@@ -162,18 +121,21 @@ class Held:
 
 def states(problem: Problem, counts: Counts, shards: Shards) -> Held:
     """Bytes of weights, gradients and optimizer state of some parameters on one device."""
-    unit = STATES[problem.workload.precision]
+    unit = state_bytes(problem.workload)
 
-    def share(width: int, from_stage: int, frozen: bool = False) -> Int:
+    def share(width: int, from_stage: int, frozen: bool = False, constants: int = 0) -> Int:
         split = shards.zero >= from_stage
         dense = width * (counts.dense + (counts.frozen_dense if frozen else 0))
         experts = width * (counts.experts + (counts.frozen_experts if frozen else 0))
+        if constants:
+            dense = dense + ceil_div(constants * counts.dense, BLOCK)
+            experts = experts + ceil_div(constants * counts.experts, BLOCK)
         return ceil_div(dense, where_int(split, shards.dense, 1)) + ceil_div(
             experts, where_int(split, shards.experts, 1)
         )
 
     calibration, copies = problem.calibration, problem.calibration.gradient_copies
-    optimizer = share(unit.optimizer + calibration.step_bytes, 1)
+    optimizer = share(unit.optimizer + calibration.step_bytes, 1, constants=unit.constants)
     away = shards.offload == 1
     weights = share(unit.parameters, 3, frozen=True)
     if calibration.weights_once:
@@ -189,7 +151,7 @@ def states(problem: Problem, counts: Counts, shards: Shards) -> Held:
 
 def fetched_bytes(problem: Problem, block: Counts, zero: Int) -> Int:
     """Whole weights that a rank of ZeRO-3 holds for a moment."""
-    width = STATES[problem.workload.precision].parameters
+    width = state_bytes(problem.workload).parameters
     whole = block.dense + block.experts + block.frozen_dense + block.frozen_experts
     return where_int(zero >= 3, FETCHED_LAYERS * width * whole, 0 * whole)
 

@@ -6,16 +6,10 @@ from dataclasses import dataclass
 
 from optplan.models.cost.arrays import Float, Int, where, where_int
 from optplan.models.cost.compute import stream_seconds
-from optplan.models.cost.memory import STATES, Counts, Shards
+from optplan.models.cost.memory import Counts, Shards
+from optplan.models.cost.optimizers import state_bytes, update_bytes
 from optplan.models.cost.traffic import Group, all_reduce_seconds
 from optplan.models.spec.problem import Problem
-
-OPTIMIZER_BYTES = 40
-"""
-Bytes that mixed-precision Adam moves per parameter it owns: reads gradient, master copy and two
-moments (16), writes master copy and moments (12), reads and zeroes the gradient once more (8),
-writes the 16-bit copy (2), rounded up.
-"""
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ def _finished(problem: Problem, reduce: Float, update: Float) -> Once:
 
 def _latent(problem: Problem, counts: Counts, data: Data, scale: float) -> Float:
     """Seconds of the collectives; ``scale`` 0 leaves their latency alone."""
-    unit = STATES[problem.workload.precision]
+    unit = state_bytes(problem.workload)
     zero = data.zero
     wide: Float = where(
         zero >= 3,
@@ -143,13 +137,14 @@ def _update(problem: Problem, counts: Counts, data: Data) -> Float:
     owned = counts.dense / where(data.zero >= 1, shards.dense, 1) + counts.experts / where(
         data.zero >= 1, shards.experts, 1
     )
-    here = stream_seconds(problem, OPTIMIZER_BYTES * owned)
+    moves = update_bytes(problem.workload)
+    here = stream_seconds(problem, moves * owned)
     host = problem.cluster.host
     if host is None:
         return here
-    unit = STATES[problem.workload.precision]
+    unit = state_bytes(problem.workload)
     moved = (unit.gradients + unit.sent) * owned / host.link
-    streamed = OPTIMIZER_BYTES * owned * problem.cluster.devices_per_node / host.bandwidth
+    streamed = moves * owned * problem.cluster.devices_per_node / host.bandwidth
     return where(data.offload == 1, moved + streamed, here)
 
 
@@ -160,7 +155,7 @@ def fetch_seconds(problem: Problem, counts: Counts, data: Data) -> Float:
     ZeRO-2 scatters gradients after every backward pass; ZeRO-3 also gathers weights before the
     forward and before the backward pass (arXiv 1910.02054, section 7; FSDP alike).
     """
-    unit = STATES[problem.workload.precision]
+    unit = state_bytes(problem.workload)
     frozen = counts.frozen_dense, counts.frozen_experts
     total: Float = 0.0
     for count, still, place in (

@@ -10,6 +10,8 @@ from optplan.models.record import Flag, Record, Text
 
 Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 
+Optimizer = Literal["adam", "adam-bf16-moments", "adam-8bit"]
+
 
 class Latent(Record):
     """Multi-head latent attention: low-rank queries, keys, values (arXiv 2405.04434, 2.1)."""
@@ -168,6 +170,8 @@ class Workload(Record):
     """Tokens in one sequence."""
     precision: Precision = "bf16"
     """Number format of weights and activations in forward and backward."""
+    optimizer: Optimizer = "adam"
+    """Mixed-precision Adam, or the same with both moments in bf16 or in 8 bits."""
     flash_attention: Flag = True
     """Attention that never writes the scores to memory."""
     capacity_factor: Annotated[float, Field(gt=0, le=64, allow_inf_nan=False)] | None = None

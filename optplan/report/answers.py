@@ -8,15 +8,13 @@ from rich.text import Text
 from optplan.explain import Answer
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, short
-from optplan.report.terminal import show_evaluation, show_result, ways_table
+from optplan.report.terminal import show_evaluation, show_result
 from optplan.size import Sizing
 
 
 def show_answer(console: Console, answer: Answer) -> None:
     """Print the answer to ``explain``."""
-    show_result(console, answer.result, 0, False)
-    if answer.more_ways_out:
-        console.print(ways_table("What else could give way, solved too", answer.more_ways_out))
+    show_result(console, answer.result, 0, False, answer.more_ways_out)
     if answer.worth:
         table = plain_table(
             "What one change would buy, each one solved",

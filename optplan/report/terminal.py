@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from optplan.judge import TIGHT
@@ -16,8 +15,10 @@ from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
+from optplan.report.clashes import explained
 from optplan.report.layouts import plain_table, plan_text, recomputed, short
-from optplan.result import Certificate, Evaluation, Explanation, Result, WayOut
+from optplan.report.phases import phases_table
+from optplan.result import Certificate, Evaluation, Result, WayOut
 from optplan.verify import Verification
 
 BAR = 24
@@ -47,11 +48,13 @@ class Screen(Console):
         raise BrokenPipeError
 
 
-def show_result(console: Console, result: Result, top: int, breakdown: bool) -> None:
-    """Print the answer to ``solve``."""
+def show_result(
+    console: Console, result: Result, top: int, breakdown: bool, more: Iterable[WayOut] = ()
+) -> None:
+    """Print the answer to ``solve``, with more ways out where there are any."""
     console.print(_heading(result.problem))
     if result.plan is None or result.estimate is None:
-        console.print(_nothing(result))
+        console.print(_nothing(result, more))
     else:
         console.print(plan_text(result.problem, result.plan))
         console.print(_figures(result.problem, result.estimate))
@@ -76,7 +79,7 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
             Text(f"  every rule holds ({len(evaluation.verdict.kept)} findings)", "green")
         )
     else:
-        table = plain_table("Broken rules", "rule", "why")
+        table = plain_table("Broken rules", "rule", "why, what is legal, what else to change")
         for name, text in evaluation.verdict.broken.items():
             table.add_row(Text(name, "red"), Text(text))
         console.print(table)
@@ -85,6 +88,7 @@ def show_evaluation(console: Console, evaluation: Evaluation) -> None:
         console.print(_distance(evaluation))
     console.print(_terms(evaluation.estimate, console, evaluation.terms_behind))
     console.print(_memory(evaluation.estimate, evaluation.plan, False, console.width))
+    console.print(phases_table(evaluation.problem, evaluation.estimate))
 
 
 def show_verification(console: Console, verification: Verification) -> None:
@@ -107,7 +111,9 @@ def _heading(problem: Problem) -> Text:
     text.append(f" on {problem.devices} x {cluster.accelerator.name}", "bold")
     text.append(
         f"  ({counted(cluster.nodes, 'node')} of {cluster.devices_per_node}, "
-        f"sequence {workload.sequence_length}, {workload.precision}, {problem.prices} prices, "
+        f"sequence {workload.sequence_length}, {workload.precision}, "
+        f"{'' if workload.optimizer == 'adam' else workload.optimizer + ', '}"
+        f"{problem.prices} prices, "
         f"{problem.framework.name if problem.framework else 'any framework'})"
     )
     return text
@@ -283,7 +289,7 @@ def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:
     return table
 
 
-def _nothing(result: Result) -> RenderableType:
+def _nothing(result: Result, more: Iterable[WayOut]) -> RenderableType:
     """Say why there is no plan."""
     if result.status.termination == "unsupported":
         why = "; ".join(result.warnings)
@@ -292,39 +298,7 @@ def _nothing(result: Result) -> RenderableType:
         return Text(
             f"\n  nothing found yet ({result.status.termination}); give more time", "bold yellow"
         )
-    return _explanation(result.explanation)
-
-
-def _explanation(explanation: Explanation) -> RenderableType:
-    """Show the clashes and the ways out."""
-    parts: list[RenderableType] = [Text("\n  no plan exists: these rules clash", "bold red")]
-    table = plain_table("", "rule", "demands", "nearest")
-    for clash in (explanation.core, *explanation.further):
-        if clash is not explanation.core:
-            table.add_row(Text("and besides", "dim"))
-        for reason in clash:
-            table.add_row(Text(reason.rule, "red"), Text(reason.sentence), Text(reason.text))
-    parts.append(table)
-    if explanation.ways_out:
-        parts.append(ways_table("Ways out, each one solved", explanation.ways_out))
-    else:
-        parts.append(Text("\n  dropping a limit or enlarging the cluster does not help", "dim"))
-    return Group(*parts)
-
-
-def ways_table(title: str, ways: Iterable[WayOut]) -> Table:
-    """Show changes that help, and what they cost."""
-    table = plain_table(
-        title, "change", "step", "tokens/s/device", "layout", right=("step", "tokens/s/device")
-    )
-    for way in ways:
-        table.add_row(
-            Text(way.change),
-            seconds_text(way.step_seconds),
-            f"{way.tokens_per_second_per_device:,.0f}",
-            short(way.plan),
-        )
-    return table
+    return explained(result.explanation, more)
 
 
 def _distance(evaluation: Evaluation) -> Text:

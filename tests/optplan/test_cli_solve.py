@@ -212,7 +212,7 @@ def test_an_impossible_spec_names_the_clash_and_ways_out(engine: str) -> None:
     assert answer["status"]["holding"] == "nothing"
     assert answer["plan"] is answer["estimate"] is answer["certificate"]["gap"] is None
     assert [reason["rule"] for reason in answer["explanation"]["core"]] == ["limits.limit-1"]
-    assert "19.5 GiB against 18.6 GiB" in answer["explanation"]["core"][0]["text"]
+    assert "25.4 GB against 20.0 GB" in answer["explanation"]["core"][0]["text"]
     ways = answer["explanation"]["ways_out"]
     assert ways[0]["change"].startswith("drop the limit limit-1")
     best = facts(solved("qwen-14b", engine))
