@@ -19,7 +19,7 @@ from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
-from optplan.models.spec.problem import Problem
+from optplan.models.spec.problem import TIMED, Problem
 from optplan.models.spec.space import Limit
 from optplan.models.tabulate import ROOM
 from optplan.result import Alternative, Explanation, Result, Status, Verdict
@@ -175,12 +175,22 @@ def run(
         # Slow plans are cut off on finer ticks, which its facts would take for a rise.
         return form, _unsettled(outcome) if _timed(problem) else outcome
     near = price.step_seconds / plan.global_batch
-    finer = _finer(form, outcome.best[0], near) if problem.goal == "fastest" else None
+    # A plan that takes longer is cheaper where it holds as much fewer devices.
+    near *= _spread(form, outcome.best[0])
+    finer = _finer(form, outcome.best[0], near) if problem.main_goal in TIMED else None
     if finer is not None:
         again = _engine(finer, engine, time_left(config, start), reduce, constrain)
         if again.holding is outcome.holding:
             return finer, replace(again, seconds=outcome.seconds + again.seconds)
     return form, outcome
+
+
+def _spread(form: Formulation, held: Mapping[str, int]) -> float:
+    """How many times the devices that a plan holds are the fewest that any plan could hold."""
+    times = form.program.goal.times
+    if times is None:
+        return 1.0
+    return form.program.evaluate(held)[times] / max(1, form.program.bounds[times][0])
 
 
 def _timed(problem: Problem) -> bool:
@@ -307,7 +317,7 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         holding=outcome.holding.value,
     )
     others = alternatives(form, plan, price, top) if plan and price and done else ()
-    if others and plan and price and others[0].behind < 0 and problem.goal == "fastest":
+    if others and plan and price and others[0].behind < 0 and problem.main_goal in TIMED:
         blur = form.rounding_seconds(plan) / price.step_seconds + FINE
         if others[0].behind < -blur:
             raise OwnFault(f"{others[0].plan} is faster than the plan that an engine calls best")

@@ -14,7 +14,7 @@ from optplan.models.cost.price import PARTS, TERMS, Estimate
 from optplan.models.numbers import counted
 from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
-from optplan.models.spec.problem import Problem
+from optplan.models.spec.problem import TIMED, Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, plan_text, recomputed, short
 from optplan.result import Certificate, Evaluation, Explanation, Result, WayOut
@@ -37,6 +37,15 @@ NEW_TERMS = ("TCC", "TCE", "TL")
 
 PAPER_SHARE = 0.99
 """Share of the space that the paper says its prunings remove (arXiv 2501.00254)."""
+
+
+BEHIND = {
+    "fastest": "behind",
+    "cheapest": "dearer",
+    "least-energy": "more energy",
+    "most-headroom": "more memory",
+}
+"""What a next-best plan has more of, by goal."""
 
 
 class Screen(Console):
@@ -215,7 +224,7 @@ def _memory(estimate: Estimate, plan: Plan, breakdown: bool, width: int = WIDE) 
 def _alternatives(result: Result) -> RenderableType:
     """Show the next-best plans and whether the model's error can tell them apart."""
     batch = result.plan.global_batch if result.plan else 0
-    behind = "behind" if result.problem.goal == "fastest" else "more memory"
+    behind = BEHIND[result.problem.main_goal]
     degrees = ["tp", "pp", "dp"]
     plans = [result.plan, *(other.plan for other in result.alternatives)]
     degrees += [
@@ -240,7 +249,7 @@ def _alternatives(result: Result) -> RenderableType:
             bytes_text(other.peak_bytes),
         )
     error = result.problem.accuracy.held_out
-    if error is None or result.problem.goal != "fastest":
+    if error is None or result.problem.main_goal not in TIMED:
         return table
     near = sum(other.behind < error for other in result.alternatives)
     word = "they all are" if near == len(result.alternatives) else f"{near} of them are"
