@@ -196,18 +196,18 @@ def formulate(
         say.fact(fact)
     # Experts decide most of what a layer costs, sharding most of what it holds.
     say.branching = (("ep", "etp"), ("zero", "hsdp", "offload"))
-    program = say.program(_goal(problem, say.tick), _ties(problem))
+    program = say.program(goal_in(problem, problem.main_goal, say.tick), ties_of(problem.main_goal))
     return Formulation(problem, program, say.tick, everything, tuple(more), near)
 
 
-def _goal(problem: Problem, tick: Fraction) -> Goal:
+def goal_in(problem: Problem, goal: GoalName, tick: Fraction) -> Goal:
     """Return what the best plan is best at."""
-    if problem.main_goal == "most-headroom":
+    if goal == "most-headroom":
         return Goal("peak_bytes", None, 1.0, "bytes")
-    each, unit = worth(problem, problem.main_goal)
+    each, unit = worth(problem, goal)
     # Where all devices are held whatever is in use, their number is but a factor.
-    times = "held" if problem.main_goal != "fastest" and problem.cluster.held != "all" else None
-    if problem.main_goal != "fastest" and times is None:
+    times = "held" if goal != "fastest" and problem.cluster.held != "all" else None
+    if goal != "fastest" and times is None:
         each *= problem.devices
     return Goal("step_ticks", "global_batch", float(tick) * each, unit, times=times)
 
@@ -230,9 +230,9 @@ def worth(problem: Problem, goal: GoalName) -> tuple[float, str]:
     return 1.0, "s/sequence"
 
 
-def _ties(problem: Problem) -> tuple[str, ...]:
+def ties_of(goal: GoalName) -> tuple[str, ...]:
     """Return what settles ties: memory (or time), then the plainest plan."""
-    first = "step_ticks" if problem.main_goal == "most-headroom" else "peak_bytes"
+    first = "step_ticks" if goal == "most-headroom" else "peak_bytes"
     return (first, *CHOICES)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from optplan.certificate import certificate_of, goal_of
+from optplan.costs import costs_of
 from optplan.judge import judge, warnings
 from optplan.load import load
 from optplan.models.cost.estimate import estimate
@@ -80,7 +81,9 @@ def solve(
     workers: int = 1,
     reduce: bool = True,
     constrain: Constrain | None = None,
+    resolution: int | None = None,
     progress: Callable[[Progress], None] | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Result:
     """
     Find the provably best plan of a spec.
@@ -108,8 +111,13 @@ def solve(
         Adds constraints of the caller's own to the engine's live model: a CP-SAT ``Model`` or a
         Pyomo model, as ``cp_model`` and ``pyomo_model`` return them. It is called for every model
         that is made, one for each point that is looked at. Only cp-sat and milp have such models.
+    resolution
+        Bytes of memory that a front of several goals tells apart; left out: a twentieth of a
+        device's memory; 0: every single point.
     progress
         Called now and then with incumbent and bound.
+    say
+        Called with what a front of several goals has come to.
 
     Returns
     -------
@@ -126,11 +134,25 @@ def solve(
     start = time.monotonic()
     problem = problem_of(spec, sets, limits)
     loaded = time.monotonic()
-    config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=progress)
+    news = progress if problem.main_goal == "fastest" else _without_price(progress)
+    config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=news)
     own = tuple(rules)
+    weighed = len(problem.goals) > 1
+    if weighed and constrain is not None:
+        remedy = "name one goal where constraints are added to an engine's model"
+        raise InputError([Fault("", "goal", "a list of goals has no live model", remedy)])
     form, outcome = run(problem, own, engine, config, reduce, constrain)
+    front = None
+    if weighed and outcome.holding is Holding.OPTIMAL:
+        from optplan.front import best_first, front_of
+
+        left = time_left(config, start)
+        front = front_of(problem, own, engine, left, resolution, outcome.best[0], say)
+        outcome = best_first(form, outcome, front)
     solved = time.monotonic()
     result = _result(form, outcome, 0 if constrain else top, config)
+    if front is not None:
+        result = result.model_copy(update={"front": front.points, "front_claim": front.claim})
     names = [rule.name for rule in own]
     if constrain is not None:
         names.append(f"constrain.{getattr(constrain, '__name__', 'constrain')}")
@@ -146,6 +168,15 @@ def solve(
         "verify": time.monotonic() - solved,
     }
     return result.model_copy(update={"seconds": spent}).sealed()
+
+
+def _without_price(
+    progress: Callable[[Progress], None] | None,
+) -> Callable[[Progress], None] | None:
+    """Tell of a search whose goal is no time only how far it has come."""
+    if progress is None:
+        return None
+    return lambda news: progress(replace(news, incumbent=None, bound=None))
 
 
 def run(
@@ -259,6 +290,11 @@ def _engine(
     )
 
 
+def answered(form: Formulation, engine: str, config: SolverConfig) -> Outcome:
+    """Ask an engine for the best point of a formulation, as it stands."""
+    return _engine(form, engine, config, True, None)
+
+
 def with_units(constrain: Constrain, tick: float) -> Constrain:
     """Let a user's constraints be written in seconds and bytes on any engine's live model."""
 
@@ -329,6 +365,7 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         alternatives=others,
         explanation=Explanation(),
         verdict=verdict,
+        costs=costs_of(problem, plan, price) if plan and price else None,
         warnings=said,
         problem=problem,
     )

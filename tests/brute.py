@@ -77,7 +77,7 @@ def best_price(form: Formulation, most: int) -> float | str | None:
             if seen > most:
                 return "too many"
             plan = form.decode(full)
-            if point["schedule"] != 0 and not _equal(plan):
+            if point["schedule"] != 0 and not equal_chunks(plan):
                 continue
             price = estimate(form.problem, plan)
             if judge(form.problem, form.rules, plan, price).holds:
@@ -86,7 +86,7 @@ def best_price(form: Formulation, most: int) -> float | str | None:
     return best
 
 
-def _equal(plan: Plan) -> bool:
+def equal_chunks(plan: Plan) -> bool:
     """Tell whether every chunk recomputes as many layers as any other, or all it has."""
     each = -(-max(plan.recomputed_layers_per_stage) // plan.vpp)
     chunk = -(-max(plan.layers_per_stage) // plan.vpp)

@@ -16,6 +16,7 @@ from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import TIMED, Problem
 from optplan.models.units import bytes_text, seconds_text
+from optplan.report.fronts import costs_text, front_table
 from optplan.report.layouts import plain_table, plan_text, recomputed, short
 from optplan.result import Certificate, Evaluation, Explanation, Result, WayOut
 from optplan.verify import Verification
@@ -64,10 +65,14 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
     else:
         console.print(plan_text(result.problem, result.plan))
         console.print(_figures(result.problem, result.estimate))
+        if result.costs is not None and (costs := costs_text(result.costs)):
+            console.print(_indented(costs))
         console.print(_proof(result))
         console.print(_warnings(result.warnings))
         console.print(_terms(result.estimate, console))
         console.print(_memory(result.estimate, result.plan, breakdown, console.width))
+        if result.front_claim is not None:
+            console.print(front_table(result))
         if top and result.alternatives:
             console.print(_alternatives(result))
     console.print(_census(result.certificate, console.width, result.exit_code in (0, 1)))
@@ -148,6 +153,8 @@ def _proof(result: Result) -> Padding:
         line.append(f", no layout under {certificate.bound_seconds:.6g} s a step")
     elif certificate.bound is not None and certificate.unit == "bytes":
         line.append(f", no layout under {bytes_text(certificate.bound)}")
+    elif certificate.bound is not None:
+        line.append(f", no layout under {certificate.bound:.6g} {certificate.unit}")
     line.append(f"  [{certificate.engine}]", "dim")
     truth = Text("on hardware:  ", "dim").append(f"calibration {calibration.name}, ")
     truth.append(result.problem.accuracy.error or "error unknown")
