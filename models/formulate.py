@@ -25,7 +25,7 @@ from optplan.models.rules.registry import Rule, code_of, rules
 from optplan.models.rules.search import Asked
 from optplan.models.spec.framework import CONTEXTS, SCHEDULES
 from optplan.models.spec.plan import Plan
-from optplan.models.spec.problem import Problem
+from optplan.models.spec.problem import TIMED, GoalName, Problem
 from optplan.models.spec.space import ORDERS, RECOMPUTES, Recompute
 from optplan.models.tabulate import blurred, post_prices
 
@@ -62,7 +62,7 @@ class Formulation:
     @property
     def goal_scale(self) -> float:
         """Worth of one unit of the program's goal in the printed unit."""
-        return float(self.tick) if self.program.goal.unit == "s/sequence" else 1.0
+        return self.program.goal.scale
 
     def rounding_seconds(self, plan: Plan) -> float:
         """Seconds by which whole ticks may price a step below its price in floats."""
@@ -196,20 +196,43 @@ def formulate(
         say.fact(fact)
     # Experts decide most of what a layer costs, sharding most of what it holds.
     say.branching = (("ep", "etp"), ("zero", "hsdp", "offload"))
-    program = say.program(_goal(problem, say.tick), _ties(problem))
+    program = say.program(goal_in(problem, problem.main_goal, say.tick), ties_of(problem.main_goal))
     return Formulation(problem, program, say.tick, everything, tuple(more), near)
 
 
-def _goal(problem: Problem, tick: Fraction) -> Goal:
+def goal_in(problem: Problem, goal: GoalName, tick: Fraction) -> Goal:
     """Return what the best plan is best at."""
-    if problem.goal == "most-headroom":
+    if goal == "most-headroom":
         return Goal("peak_bytes", None, 1.0, "bytes")
-    return Goal("step_ticks", "global_batch", float(tick), "s/sequence")
+    each, unit = worth(problem, goal)
+    # Where all devices are held whatever is in use, their number is but a factor.
+    times = "held" if goal != "fastest" and problem.cluster.held != "all" else None
+    if goal != "fastest" and times is None:
+        each *= problem.devices
+    return Goal("step_ticks", "global_batch", float(tick) * each, unit, times=times)
 
 
-def _ties(problem: Problem) -> tuple[str, ...]:
+def worth(problem: Problem, goal: GoalName) -> tuple[float, str]:
+    """
+    Return what a second is worth to a goal that is timed, and the unit of the goal.
+
+    A second of one held device costs its price, or draws its power; of the plan as a whole it is
+    a second.
+    """
+    cluster = problem.cluster
+    if goal == "cheapest":
+        price = cluster.device_price
+        assert price is not None
+        return price.amount / 3600.0, f"{price.currency}/sequence"
+    if goal == "least-energy":
+        assert cluster.accelerator.power is not None
+        return float(cluster.accelerator.power) * (cluster.pue or 1.0), "J/sequence"
+    return 1.0, "s/sequence"
+
+
+def ties_of(goal: GoalName) -> tuple[str, ...]:
     """Return what settles ties: memory (or time), then the plainest plan."""
-    first = "step_ticks" if problem.goal == "most-headroom" else "peak_bytes"
+    first = "step_ticks" if goal == "most-headroom" else "peak_bytes"
     return (first, *CHOICES)
 
 
@@ -225,7 +248,8 @@ def _facts(problem: Problem) -> tuple[Fact, ...]:
     memory = tuple(
         Fact("Eqs. 17-20", name, "micro_batch", "rises", ("micro_batches",)) for name in fits
     )
-    if problem.goal != "fastest" or problem.prices != "paper":
+    # Along batches nothing moves the devices held, so that what holds of time holds of money.
+    if problem.main_goal not in TIMED or problem.prices != "paper":
         return memory if problem.prices == "paper" else ()
     return (
         Fact("Eq. 15", "goal", "global_batch", "falls", ("micro_batches",)),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from optplan.models.pipeline import Fits, Pipeline
 from optplan.models.statements import (
@@ -77,6 +77,8 @@ class Goal:
     least
         No point's goal is smaller, in program units, where that is known: a bound that costs
         nothing, for a search that is stopped before it has a better one.
+    times
+        Positive column that ``of`` is multiplied by, which follows from choices, or None.
     """
 
     of: str
@@ -84,10 +86,16 @@ class Goal:
     scale: float
     unit: str
     least: Fraction | None = None
+    times: str | None = None
 
-    def divisor(self, at: Assignment) -> int:
-        """Return what the goal is divided by at given values."""
-        return at[self.per] if self.per else 1
+    def divisor(self, at: Assignment) -> Fraction:
+        """Return what ``of`` is divided by at given values, factors and all."""
+        return Fraction(at[self.per] if self.per else 1, at[self.times] if self.times else 1)
+
+    def rates(self, of: Any, columns: Mapping[str, Any]) -> Any:
+        """Turn many values of ``of``, as floats, into goals in program units."""
+        goal = of * columns[self.times] if self.times else of
+        return goal / columns[self.per] if self.per else goal
 
 
 @dataclass(frozen=True)
@@ -232,7 +240,7 @@ class Program:
     def price(self, assignment: Assignment) -> float:
         """Goal of an assignment in the printed unit."""
         known = self.evaluate(assignment)
-        return known[self.goal.of] * self.goal.scale / self.goal.divisor(known)
+        return known[self.goal.of] * self.goal.scale / float(self.goal.divisor(known))
 
     def with_rows(self, table: Table, rows: Integers) -> Program:
         """Return the same program with the rows of one table replaced."""
@@ -262,12 +270,23 @@ class Program:
             ),
         )
 
+    def without_factor(self) -> Program:
+        """Return the same program with the goal's factor multiplied out in a column of its own."""
+        goal = self.goal
+        if goal.times is None:
+            return self
+        product = Product("goal.product", "goal.product", goal.of, goal.times)
+        plain = replace(goal, of=product.result, times=None)
+        return replace(self, statements=(*self.statements, product), goal=plain)
+
     def __str__(self) -> str:
         """Render the whole program, one statement a line."""
         lines = [f"choice {c.name} in {_range(c)}" for c in self.choices]
         lines += [f"{s.name}: {s}" for s in self.statements]
         per = f" / {self.goal.per}" if self.goal.per else ""
-        lines.append(f"goal: min {self.goal.of}{per}  [{self.goal.scale:g} {self.goal.unit}]")
+        times = f" * {self.goal.times}" if self.goal.times else ""
+        goal = f"{self.goal.of}{times}{per}"
+        lines.append(f"goal: min {goal}  [{self.goal.scale:g} {self.goal.unit}]")
         lines.append(f"ties: {' '.join(self.ties) or 'none'}")
         for fact in self.facts:
             free = f", {' '.join(fact.free)} moving along" if fact.free else ""

@@ -89,9 +89,22 @@ def _places(say: Builder, problem: Problem) -> dict[str, Integers]:
     neighbours = np.asarray(data_inside(problem, tp, pp, dp, cp, order))
     crossing = np.asarray(crossings(problem, tp, pp, dp, cp, order))
     say.price("place.nodes", place, {"neighbours": neighbours, "crossing": crossing})
+    if len(problem.goals) > 1 or (
+        problem.main_goal in ("cheapest", "least-energy") and problem.cluster.held != "all"
+    ):
+        _devices(say, problem, place)
     pps = say.domain["pp"]
     say.price("place.single", {"pp": pps}, {"single": (pps == 1).astype(np.int64)})
     return place | {"neighbours": neighbours}
+
+
+def _devices(say: Builder, problem: Problem, place: Mapping[str, Integers]) -> None:
+    """Tabulate the devices in use, and those that are held meanwhile."""
+    keys = np.unique(np.stack([place[n] for n in ("tp", "pp", "dp", "cp")], axis=1), axis=0)
+    used: Integers = keys.prod(axis=1)
+    held = problem.cluster.held_devices(used)
+    columns = dict(zip(("tp", "pp", "dp", "cp"), keys.T, strict=True))
+    say.price("price.devices", columns, {"used": used, "held": held})
 
 
 def _busy(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str, Reals]]:

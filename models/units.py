@@ -10,7 +10,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from optplan.models.errors import QuantityError
 
-Dimension = Literal["bytes", "bytes/s", "FLOP/s", "seconds"]
+Dimension = Literal["bytes", "bytes/s", "FLOP/s", "seconds", "watts"]
 
 LARGEST = 2**62
 """No quantity may exceed this in its base unit; sums of two still fit in 64 bits."""
@@ -32,6 +32,7 @@ _UNITS: dict[Dimension, dict[str, Fraction]] = {
     "bytes/s": _RATES | _BIT_RATES,
     "FLOP/s": {f"{prefix}FLOP/s": Fraction(size) for prefix, size in _DECIMAL.items()},
     "seconds": _CLOCK | {"min": Fraction(60), "h": Fraction(3600), "d": Fraction(86_400)},
+    "watts": {f"{prefix}W": Fraction(10 ** (3 * i)) for i, prefix in enumerate(("", "k", "M"))},
 }
 # What is printed: one spelling a dimension, so that equal values print equal texts.
 _PRINTED = _UNITS | {"bytes/s": _RATES, "seconds": _CLOCK}
@@ -40,6 +41,7 @@ _EXAMPLES: dict[Dimension, tuple[str, str]] = {
     "bytes/s": ("400 Gb/s", "900 GB/s"),
     "FLOP/s": ("312 TFLOP/s", "1.98 PFLOP/s"),
     "seconds": ("60 s", "5 us"),
+    "watts": ("700 W", "1.2 kW"),
 }
 _KINDS = {
     type(None): "null",
@@ -61,11 +63,12 @@ _SLIPS = (
     (r"^hours?$", "h"),
     (r"^days?$", "d"),
     (r"^[µμ]s$", "us"),
+    (r"watts?$", "W"),
 )
 
 
 @overload
-def parse(text: str, dimension: Literal["bytes", "bytes/s", "FLOP/s"]) -> int: ...
+def parse(text: str, dimension: Literal["bytes", "bytes/s", "FLOP/s", "watts"]) -> int: ...
 @overload
 def parse(text: str, dimension: Literal["seconds"]) -> float: ...
 @overload
@@ -85,7 +88,7 @@ def parse(text: str, dimension: Dimension) -> int | float:
     -------
     int | float
         In the dimension's base unit: an integer, rounded to the nearest, in 1 .. 2^62 for bytes,
-        bytes/s and FLOP/s; a float in 0 .. 2^62 for seconds.
+        bytes/s, FLOP/s and watts; a float in 0 .. 2^62 for seconds.
 
     Raises
     ------
@@ -270,3 +273,6 @@ FlopsPerSecond = Annotated[int, *_faces("FLOP/s", "A rate of arithmetic, such as
 
 Seconds = Annotated[float, *_faces("seconds", "A time, such as 5 us.")]
 """A time in seconds, 0 allowed; typed as ``60 s`` or ``5 us``."""
+
+Watts = Annotated[int, *_faces("watts", "An electric power, such as 700 W.")]
+"""An electric power in watts; typed as ``700 W`` or ``1.2 kW``."""

@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from optplan.models.errors import Fault, InputError, QuantityError
 
+if TYPE_CHECKING:
+    from optplan.cheapest import Job
 
-def seconds(text: str | None) -> float | None:
-    """Read ``--time-limit``."""
+
+SCALES = {"": 1.0, "M": 1e6, "B": 1e9, "T": 1e12}
+"""What a letter after a number of tokens is worth."""
+
+TOKENS = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]\+?([0-9]{1,2}))?[ ]*([MBT]?)")
+"""A number of tokens."""
+
+
+def job(
+    tokens: str | None,
+    by: str | None,
+    within: str | None,
+    start: str | None,
+    most_nodes: int | None,
+) -> Job | None:
+    """Read ``--tokens`` and what goes with it; None where no tokens are given."""
+    given = {"--by": by, "--within": within, "--start": start, "--most-nodes": most_nodes}
+    if tokens is None:
+        lost = [option for option, value in given.items() if value is not None]
+        if lost:
+            problem = "means nothing without --tokens"
+            raise InputError([Fault(o, "", problem, "add --tokens 15e12") for o in lost])
+        return None
+    match = TOKENS.fullmatch(tokens.strip())
+    if match is None:
+        wrong = f"{tokens[:40]!r} is no number of tokens"
+        raise InputError([Fault("--tokens", "", wrong, "write 15e12, 15T or 300B")])
+    if most_nodes is not None:
+        whole("--most-nodes", most_nodes, 1, 2**20)
+    from datetime import UTC
+
+    from optplan.cheapest import job_of, moment
+
+    begin = None if start is None else moment(start, "--start")
+    if begin is not None and begin.tzinfo is None:
+        begin = begin.replace(tzinfo=UTC)
+    number = float(match[1]) * 10.0 ** int(match[2] or 0) * SCALES[match[3]]
+    return job_of(number, by, seconds(within, "--within"), begin, most_nodes)
+
+
+def seconds(text: str | None, option: str = "--time-limit") -> float | None:
+    """Read ``--time-limit``, or another time."""
     if text is None:
         return None
     from optplan.models import units
@@ -17,12 +61,23 @@ def seconds(text: str | None) -> float | None:
         found = units.parse(text, "seconds")
     except QuantityError as error:
         problem, _, remedy = str(error).partition("; ")
-        raise InputError([Fault("--time-limit", "", problem, remedy or "write 60 s")]) from None
+        raise InputError([Fault(option, "", problem, remedy or "write 60 s")]) from None
     if found <= 0:
-        raise InputError(
-            [Fault("--time-limit", "", f"{text!r} leaves no time", "give more than 0 s")]
-        )
+        raise InputError([Fault(option, "", f"{text!r} leaves no time", "give more than 0 s")])
     return found
+
+
+def memory(option: str, text: str | None) -> int | None:
+    """Read an amount of memory, or 0."""
+    if text is None or text.strip() == "0":
+        return None if text is None else 0
+    from optplan.models import units
+
+    try:
+        return units.parse(text, "bytes")
+    except QuantityError as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise InputError([Fault(option, "", problem, f"{remedy}, or 0")]) from None
 
 
 def whole(option: str, value: int, least: int, most: int) -> None:

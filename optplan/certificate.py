@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import log10
 
 from optplan.models.cost.price import Estimate
-from optplan.models.formulate import Formulation
+from optplan.models.formulate import Formulation, worth
 from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import GoalName, Problem
 from optplan.result import Certificate
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Outcome, SolverConfig
@@ -15,9 +16,17 @@ from optplan.solvers.boxes import strategies
 
 def goal_of(form: Formulation, plan: Plan, price: Estimate) -> float:
     """Price of a plan in the goal's unit, in floats."""
-    if form.problem.goal == "most-headroom":
+    return goal_value(form.problem, form.problem.main_goal, plan, price)
+
+
+def goal_value(problem: Problem, goal: GoalName, plan: Plan, price: Estimate) -> float:
+    """Price of a plan by any goal, in that goal's unit, in floats."""
+    if goal == "most-headroom":
         return float(price.memory.peak_bytes)
-    return price.step_seconds / plan.global_batch
+    if goal == "fewest-devices":
+        return float(plan.devices)
+    held = 1 if goal == "fastest" else problem.cluster.held_devices(plan.devices)
+    return price.step_seconds * held * worth(problem, goal)[0] / plan.global_batch
 
 
 def gap_of(goal: float, bound: float | None) -> float:
@@ -35,7 +44,7 @@ def certificate_of(
     """Write down the proof; the bound is in whole ticks rounded down, the goal in floats."""
     goal = goal_of(form, plan, price) if plan and price else None
     bound = None if outcome.bound is None else float(outcome.bound) * form.goal_scale
-    timed = form.problem.goal == "fastest" and plan is not None and bound is not None
+    seconds = bound_seconds(form, bound, plan) if plan is not None else None
     census = outcome.census
     removed = {name: n for name, n in census.removed_by_rule.items() if n} if census else {}
     points = census.points if census else exhaustive.count(form.program)
@@ -46,7 +55,7 @@ def certificate_of(
         goal=goal,
         bound=bound,
         unit=form.program.goal.unit,
-        bound_seconds=bound * plan.global_batch if timed and bound is not None and plan else None,
+        bound_seconds=seconds,
         gap=None if goal is None else gap_of(goal, bound),
         tick_seconds=float(form.tick),
         points=points,
@@ -59,6 +68,13 @@ def certificate_of(
         engine=outcome.engine,
         seed=config.seed,
     )
+
+
+def bound_seconds(form: Formulation, bound: float | None, plan: Plan) -> float | None:
+    """Turn a bound of the goal into seconds of a step at a plan's batch, where time is the goal."""
+    if bound is None or form.problem.main_goal != "fastest":
+        return None
+    return bound * plan.global_batch
 
 
 def strategies_log10(form: Formulation) -> float:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from optplan import cli_answers, cli_runs
-from optplan.arguments import choices, seconds, whole
+from optplan.arguments import choices, memory, seconds, whole
 from optplan.flags import Json, Limits, Sets
 from optplan.models.errors import InputError, OptplanError
 from optplan.output import console, dump, write
@@ -45,6 +45,7 @@ def solve(
     set: Sets = (),
     limit: Limits = (),
     time_limit: str | None = None,
+    resolution: str | None = None,
     seed: int = 0,
     workers: int = 1,
 ) -> int:
@@ -66,12 +67,16 @@ def solve(
         program; exhaustive prices every point; paper is the paper's Algorithm 1.
     time_limit
         Stop after this time with the best plan so far and its gap: 60s, 5min.
+    resolution
+        Memory that a list of goals tells apart: 1 GiB, or 0 for every single point; a twentieth
+        of a device's memory unless given.
     seed
         Random seed of the engine; the plan does not depend on it.
     workers
         Threads of the engine; the plan does not depend on it.
     """
     limited = seconds(time_limit)
+    apart = memory("--resolution", resolution)
     whole("--top", top, 0, 1000)
     whole("--workers", workers, 1, 1024)
     whole("--seed", seed, 0, 2**31 - 1)
@@ -88,6 +93,7 @@ def solve(
             limits=limit,
             seed=seed,
             workers=workers,
+            resolution=apart,
             progress=watch.tell,
             say=watch.say,
         )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from optplan.arguments import choices, seconds
+from optplan.arguments import choices, job, seconds
 from optplan.flags import Json, Limits, Sets
 from optplan.output import console, write
 
@@ -64,26 +64,46 @@ def size(
     /,
     *,
     on: str = "",
+    tokens: str | None = None,
+    by: str | None = None,
+    within: str | None = None,
+    start: str | None = None,
+    most_nodes: int | None = None,
+    at_hand: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
     set: Sets = (),
     limit: Limits = (),
     time_limit: str | None = None,
 ) -> int:
     """
-    Find the fewest devices that hold the job, and prove that one less does not.
+    Find the fewest devices that hold the job, or the cheapest cluster that does it in time.
 
     Parameters
     ----------
     spec
         Path of the YAML file; its number of nodes does not matter.
     on
-        Accelerators of the catalogue to ask about besides, with commas between them.
+        Accelerators of the catalogue to ask about besides, with commas between them; each with a
+        price where tokens are given: h200-sxm-141gb='3.10 USD/h'.
+    tokens
+        How many are to be trained: 15e12 or 15T. Asks for the cheapest cluster too.
+    by
+        When they have to be: 2027-03-01, or 2027-03-01T12:00+01:00.
+    within
+        The time they may take, instead of a date: 30d.
+    start
+        When training begins; now, unless given.
+    most_nodes
+        Nodes up to which clusters are weighed; 16,384 devices, unless given.
+    at_hand
+        Tell the best use of the spec's own cluster too, and how many devices it leaves idle.
     time_limit
         Stop looking at a cluster after this time: 60s, 5min.
     """
     from pathlib import Path
 
     limited = seconds(time_limit)
+    asked = job(tokens, by, within, start, most_nodes)
     from optplan.report.answers import show_sizing
     from optplan.report.progress import Watch
     from optplan.size import size as run
@@ -95,6 +115,8 @@ def size(
             sets=set,
             limits=limit,
             time_limit=limited,
+            job=asked,
+            at_hand=at_hand,
             say=watch.say,
         )
     if json:

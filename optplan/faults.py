@@ -109,7 +109,8 @@ _RECORDS: Final[Mapping[Path, type[BaseModel]]] = {
 }
 # Checks across fields, by how their text begins: which value they are about.
 _ABOUT: Final[Mapping[str, tuple[Path, ...]]] = {
-    "precision ": (("workload", "precision"), ("cluster", "accelerator"))
+    "precision ": (("workload", "precision"), ("cluster", "accelerator")),
+    "goal ": (("goal",),),
 }
 # Parts of a location that name an alternative of a union, not a key.
 _ALTERNATIVES = frozenset(("value", "list", "range", "[key]"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from optplan.certificate import certificate_of, goal_of
+from optplan.costs import costs_of
 from optplan.judge import judge, warnings
 from optplan.load import load
 from optplan.models.cost.estimate import estimate
@@ -19,7 +20,7 @@ from optplan.models.expression import Formula
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
-from optplan.models.spec.problem import Problem
+from optplan.models.spec.problem import TIMED, Problem
 from optplan.models.spec.space import Limit
 from optplan.models.tabulate import ROOM
 from optplan.result import Alternative, Explanation, Result, Status, Verdict
@@ -80,6 +81,7 @@ def solve(
     workers: int = 1,
     reduce: bool = True,
     constrain: Constrain | None = None,
+    resolution: int | None = None,
     progress: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Result:
@@ -109,10 +111,14 @@ def solve(
         Adds constraints of the caller's own to the engine's live model: a CP-SAT ``Model`` or a
         Pyomo model, as ``cp_model`` and ``pyomo_model`` return them. It is called for every model
         that is made, one for each point that is looked at. Only cp-sat and milp have such models.
+    resolution
+        Bytes of memory that a front of several goals tells apart; left out: a twentieth of a
+        device's memory; 0: every single point.
     progress
         Called now and then with incumbent and bound.
     say
-        Called with each way out that is tried where there is no plan.
+        Called with each way out that is tried where there is no plan, and with what a front of
+        several goals has come to.
 
     Returns
     -------
@@ -129,11 +135,25 @@ def solve(
     start = time.monotonic()
     problem = problem_of(spec, sets, limits)
     loaded = time.monotonic()
-    config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=progress)
+    news = progress if problem.main_goal == "fastest" else _without_price(progress)
+    config = SolverConfig(seconds=time_limit, workers=workers, seed=seed, progress=news)
     own = tuple(rules)
+    weighed = len(problem.goals) > 1
+    if weighed and constrain is not None:
+        remedy = "name one goal where constraints are added to an engine's model"
+        raise InputError([Fault("", "goal", "a list of goals has no live model", remedy)])
     form, outcome = run(problem, own, engine, config, reduce, constrain)
+    front = None
+    if weighed and outcome.holding is Holding.OPTIMAL:
+        from optplan.front import best_first, front_of
+
+        left = time_left(config, start)
+        front = front_of(problem, own, engine, left, resolution, outcome.best[0], say)
+        outcome = best_first(form, outcome, front)
     solved = time.monotonic()
     result = _result(form, outcome, 0 if constrain else top, config)
+    if front is not None:
+        result = result.model_copy(update={"front": front.points, "front_claim": front.claim})
     names = [rule.name for rule in own]
     if constrain is not None:
         names.append(f"constrain.{getattr(constrain, '__name__', 'constrain')}")
@@ -149,6 +169,15 @@ def solve(
         "verify": time.monotonic() - solved,
     }
     return result.model_copy(update={"seconds": spent}).sealed()
+
+
+def _without_price(
+    progress: Callable[[Progress], None] | None,
+) -> Callable[[Progress], None] | None:
+    """Tell of a search whose goal is no time only how far it has come."""
+    if progress is None:
+        return None
+    return lambda news: progress(replace(news, incumbent=None, bound=None))
 
 
 def run(
@@ -178,12 +207,22 @@ def run(
         # Slow plans are cut off on finer ticks, which its facts would take for a rise.
         return form, _unsettled(outcome) if _timed(problem) else outcome
     near = price.step_seconds / plan.global_batch
-    finer = _finer(form, outcome.best[0], near) if problem.goal == "fastest" else None
+    # A plan that takes longer is cheaper where it holds as much fewer devices.
+    near *= _spread(form, outcome.best[0])
+    finer = _finer(form, outcome.best[0], near) if problem.main_goal in TIMED else None
     if finer is not None:
         again = _engine(finer, engine, time_left(config, start), reduce, constrain)
         if again.holding is outcome.holding:
             return finer, replace(again, seconds=outcome.seconds + again.seconds)
     return form, outcome
+
+
+def _spread(form: Formulation, held: Mapping[str, int]) -> float:
+    """How many times the devices that a plan holds are the fewest that any plan could hold."""
+    times = form.program.goal.times
+    if times is None:
+        return 1.0
+    return form.program.evaluate(held)[times] / max(1, form.program.bounds[times][0])
 
 
 def _timed(problem: Problem) -> bool:
@@ -252,6 +291,11 @@ def _engine(
     )
 
 
+def answered(form: Formulation, engine: str, config: SolverConfig) -> Outcome:
+    """Ask an engine for the best point of a formulation, as it stands."""
+    return _engine(form, engine, config, True, None)
+
+
 def with_units(constrain: Constrain, tick: float) -> Constrain:
     """Let a user's constraints be written in seconds and bytes on any engine's live model."""
 
@@ -310,7 +354,7 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         holding=outcome.holding.value,
     )
     others = alternatives(form, plan, price, top) if plan and price and done else ()
-    if others and plan and price and others[0].behind < 0 and problem.goal == "fastest":
+    if others and plan and price and others[0].behind < 0 and problem.main_goal in TIMED:
         blur = form.rounding_seconds(plan) / price.step_seconds + FINE
         if others[0].behind < -blur:
             raise OwnFault(f"{others[0].plan} is faster than the plan that an engine calls best")
@@ -322,6 +366,7 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         alternatives=others,
         explanation=Explanation(),
         verdict=verdict,
+        costs=costs_of(problem, plan, price) if plan and price else None,
         warnings=said,
         problem=problem,
     )

@@ -86,6 +86,62 @@ class Alternative(Record):
     """Share by which its price exceeds the best plan's."""
 
 
+class Costs(Record):
+    """What a plan costs beside its time."""
+
+    devices: int
+    """Devices in use."""
+    idle_devices: int
+    """Devices of the cluster that are left idle."""
+    held_devices: int
+    """Devices that are paid for and powered, as ``cluster.held`` has it."""
+    tokens_per_second: float
+    """Throughput of the whole job."""
+    money_per_billion_tokens: float | None = None
+    """In units of the currency; none where no price is known."""
+    currency: str | None = None
+    """Three letters; none where no price is known."""
+    joules_per_token: float | None = None
+    """At most: data-sheet power of every held device, all the time; none where it is unknown."""
+
+
+class FrontPoint(Record):
+    """A plan that no other beats in every goal that was asked."""
+
+    plan: Plan
+    """The plan."""
+    step_seconds: float
+    """Its step time."""
+    peak_bytes: int
+    """Its memory on the fullest device."""
+    costs: Costs
+    """Its devices, money and energy."""
+    values: dict[str, float]
+    """Its value by goal: seconds, money and joules a sequence, bytes, devices; small is good."""
+    proved: str
+    """The goal that no plan within this point's memory and devices has smaller."""
+    gap: float
+    """Share by which such a plan could at most undercut it in that goal."""
+
+
+class FrontClaim(Record):
+    """What is claimed of a front as a whole."""
+
+    complete: bool
+    """Whether nothing is missing from it."""
+    goals: tuple[str, ...]
+    """The goals weighed."""
+    alike: tuple[str, ...] = ()
+    """Goals that move with another one on this cluster, so that they weigh nothing."""
+    resolution_bytes: int
+    """A plan that is missing from a complete front has no more than so much less memory than a
+    point that is no worse in every other goal; 0 where it counts to the byte, or is no goal."""
+    solves: int
+    """Optima that were proved for it."""
+    why: str = ""
+    """Why it is not complete."""
+
+
 class Reason(Record):
     """One rule of a clash."""
 
@@ -170,6 +226,13 @@ class Result(Reply):
     """Why there is no plan, where there is none."""
     verdict: Verdict | None = None
     """The verifier's word on the plan."""
+    costs: Costs | None = None
+    """Devices, money and energy of the plan."""
+    front: tuple[FrontPoint, ...] = ()
+    """Where several goals were asked: every plan that none beats in all, first goal's best first.
+    """
+    front_claim: FrontClaim | None = None
+    """What is claimed of the front."""
     warnings: tuple[str, ...] = ()
     """What a careful reader should know."""
     rules: tuple[str, ...] = ()
@@ -183,9 +246,9 @@ class Result(Reply):
 
     @property
     def exit_code(self) -> int:
-        """0 plan found and proven or exhausted, 1 no plan exists, 3 nothing proven in time."""
+        """0 plan (and front) proven, 1 no plan exists, 3 nothing proven in time."""
         if self.status.holding == "optimal":
-            return 0
+            return 3 if self.front_claim and not self.front_claim.complete else 0
         return 1 if self.status.termination in ("proved", "exhausted") else 3
 
     def computed_digest(self) -> str:

@@ -1,12 +1,14 @@
-"""How many devices a job needs at least: the fewest that hold it, proved."""
+"""How many devices a job needs: the fewest that hold it, the cheapest in time, proved."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from optplan import catalogue
+from optplan.cheapest import Cheapest, Job, cheapest_of, priced
 from optplan.models.cost.price import Estimate
-from optplan.models.errors import Fault, InputError, OwnFault
+from optplan.models.errors import Fault, InputError, OwnFault, QuantityError
+from optplan.models.money import price_of
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
@@ -43,6 +45,26 @@ class Fewest(Record):
     """Why there is none, or why it is not proved."""
 
 
+class AtHand(Record):
+    """The best use of the cluster of the spec, idle devices allowed."""
+
+    devices: int
+    """Devices of the cluster."""
+    idle_devices: int
+    """How many of them the fastest plan leaves idle."""
+    plan: Plan
+    """That plan."""
+    estimate: Estimate
+    """What it costs."""
+    all_in_use_seconds: float | None = None
+    """Step of the fastest plan that leaves none idle; none where there is no such plan, or where
+    the best plan is one."""
+    all_in_use_batch: int | None = None
+    """Global batch of that plan."""
+    why: str = ""
+    """Why devices are left idle."""
+
+
 class Sizing(Reply):
     """The answer to ``size``."""
 
@@ -50,15 +72,24 @@ class Sizing(Reply):
     """For the accelerator of the spec."""
     others: tuple[Fewest, ...] = ()
     """For each accelerator that was asked about besides."""
+    cheapest: Cheapest | None = None
+    """Cheapest cluster of the spec's accelerator that trains the tokens asked in time."""
+    cheapest_others: tuple[Cheapest, ...] = ()
+    """For each accelerator that was asked about besides."""
+    at_hand: AtHand | None = None
+    """Best use of the spec's own cluster, where that was asked; none where it holds no plan."""
     problem: Problem
     """The question."""
 
     @property
     def exit_code(self) -> int:
-        """0 found and proved, 1 no cluster holds the job, 3 not proved in time."""
+        """0 found and proved, 1 no cluster holds the job or finishes it, 3 not proved in time."""
         every = (self.fewest, *self.others)
-        if not all(one.proved for one in every):
+        weighed = (self.cheapest, *self.cheapest_others) if self.cheapest else ()
+        if not all(one.proved for one in (*every, *weighed)):
             return 3
+        if weighed and not any(one.nodes is not None for one in weighed):
+            return 1
         return 0 if any(one.devices is not None for one in every) else 1
 
 
@@ -70,6 +101,8 @@ def size(
     limits: Sequence[Condition] = (),
     rules: Iterable[Rule] = (),
     time_limit: float | None = None,
+    job: Job | None = None,
+    at_hand: bool = False,
     say: Callable[[str], None] | None = None,
 ) -> Sizing:
     """
@@ -84,25 +117,98 @@ def size(
     spec, sets, limits, rules
         As for ``solve``; the number of nodes in the spec is where the search begins.
     accelerators
-        Others of the catalogue to ask about, each with its own calibration.
+        Others of the catalogue to ask about, each with its own calibration; with a price, as in
+        ``h200-sxm-141gb=3.10 USD/h``, where a job is asked about too.
     time_limit
         Seconds for each cluster that is looked at.
+    job
+        How many tokens are to be trained by when, as ``job_of`` checks it: then the cheapest
+        cluster that does so is found too.
+    at_hand
+        Whether to tell the best use of the spec's own cluster too.
     say
         Called with each number that is tried.
 
     Raises
     ------
     InputError
-        The spec is wrong, or an accelerator is unknown.
+        The spec is wrong, an accelerator is unknown, or a price is missing.
     """
     problem, own = problem_of(spec, sets, limits), tuple(rules)
-    tried = [problem, *(_on(problem, name) for name in accelerators)]
+    # Sizes are found for the fastest plan; what else was a goal is asked of the plan itself.
+    plain = problem.model_copy(update={"goal": "fastest"})
+    tried = [plain, *(_on(plain, name, job is not None) for name in accelerators)]
+    if job is not None:
+        _check_job(plain)
+        tried[0] = priced(plain, None, "cluster.price")
     found = [_fewest(one, own, time_limit, say) for one in tried]
-    return Sizing(fewest=found[0], others=tuple(found[1:]), problem=problem)
+    weighed = [cheapest_of(one, job, own, time_limit, say) for one in tried] if job else []
+    return Sizing(
+        fewest=found[0],
+        others=tuple(found[1:]),
+        cheapest=weighed[0] if weighed else None,
+        cheapest_others=tuple(weighed[1:]),
+        at_hand=_at_hand(plain, own, time_limit, say) if at_hand else None,
+        problem=problem,
+    )
 
 
-def _on(problem: Problem, name: str) -> Problem:
-    """Return the problem on another accelerator, with that one's calibration."""
+def _check_job(problem: Problem) -> None:
+    """Refuse what clusters of many sizes cannot be weighed under."""
+    if problem.prices == "paper":
+        wrong = "paper prices know no idle devices, on which the proof over all sizes rests"
+        raise InputError([Fault("", "prices", wrong, "leave 'prices' out")])
+
+
+def _at_hand(
+    problem: Problem,
+    rules: tuple[Rule, ...],
+    seconds: float | None,
+    say: Callable[[str], None] | None,
+) -> AtHand | None:
+    """Find the best use of the devices at hand, and what it would cost to use them all."""
+
+    def fastest(idle: bool) -> tuple[Plan, Estimate] | None:
+        search = problem.search.model_copy(update={"idle_devices": idle})
+        return _plan(problem.model_copy(update={"search": search}), rules, seconds)
+
+    if say:
+        say(f"best use of {problem.devices:,} devices")
+    try:
+        best = fastest(True)
+        if best is None:
+            return None
+        plan, price = best
+        idle = problem.devices - plan.devices
+        every = fastest(False) if idle else None
+    except _Unsettled:
+        return None
+    why = ""
+    if idle and every is None:
+        why = "no plan puts every device to use"
+    elif idle and every is not None:
+        slower = every[1].step_seconds / every[0].global_batch
+        slower = slower / (price.step_seconds / plan.global_batch) - 1
+        why = f"the fastest plan that uses every device takes {slower:.2%} longer a sequence"
+    return AtHand(
+        devices=problem.devices,
+        idle_devices=idle,
+        plan=plan,
+        estimate=price,
+        all_in_use_seconds=every[1].step_seconds if every else None,
+        all_in_use_batch=every[0].global_batch if every else None,
+        why=why,
+    )
+
+
+def _on(problem: Problem, name: str, costs: bool = False) -> Problem:
+    """Return the problem on another accelerator, with that one's calibration and price."""
+    name, given, money = (part.strip() for part in name.partition("="))
+    try:
+        price = price_of(money) if given else None
+    except QuantityError as error:
+        wrong, _, remedy = str(error).rpartition("; ")
+        raise InputError([Fault("", "--on", wrong, remedy)]) from None
     try:
         accelerator = catalogue.accelerator(name)
         calibration = catalogue.calibration_for(accelerator.name)
@@ -111,8 +217,9 @@ def _on(problem: Problem, name: str) -> Problem:
     if problem.workload.precision not in accelerator.peak:
         wrong = f"{accelerator.name} has no peak for {problem.workload.precision}"
         raise InputError([Fault("", "--on", wrong, "ask about another accelerator")])
-    other = problem.with_cluster(accelerator=accelerator)
-    return other.model_copy(update={"calibration": calibration})
+    other = problem.with_cluster(accelerator=accelerator, price=price)
+    other = other.model_copy(update={"calibration": calibration})
+    return priced(other, price, "--on") if costs else other
 
 
 class _Unsettled(Exception):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from optplan.certificate import gap_of, goal_of, strategies_log10
+from optplan.certificate import bound_seconds, gap_of, goal_of, strategies_log10
 from optplan.infeasible import explain_infeasible
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
@@ -258,7 +258,7 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     right = certificate.gap is not None and abs(gap - certificate.gap) <= EQUAL * max(gap, 1e-6)
     proven = result.status.holding != "optimal" or gap <= PROVEN
     yield _check("gap", right and proven, f"{gap:.3g}")
-    timed = None if bound is None or problem.goal != "fastest" else bound * plan.global_batch
+    timed = bound_seconds(form, bound, plan)
     yield _check("bound_seconds", _same(timed, certificate.bound_seconds), f"{timed}")
     others = alternatives(form, plan, price, len(result.alternatives))
     same = _same([_plain(a) for a in others], [_plain(a) for a in result.alternatives])

@@ -176,7 +176,7 @@ class Solver(Protocol):
 
 def ratio(program: Program, values: dict[str, int]) -> Fraction:
     """Goal of fully evaluated values as an exact fraction in program units."""
-    return Fraction(values[program.goal.of], program.goal.divisor(values))
+    return values[program.goal.of] / program.goal.divisor(values)
 
 
 def time_left(config: SolverConfig, start: float) -> SolverConfig:

@@ -63,7 +63,7 @@ class _Search(Rounds):
 
     def __init__(self, program: Program, config: SolverConfig) -> None:
         super().__init__(program, config)
-        self.model = translate(program)
+        self.model = translate(self.program)
 
     def minimise(self, terms: Terms, hint: Held | None) -> tuple[Held | None, int | None]:
         """

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil, floor
 
 from ortools.sat.python import cp_model
 
+from optplan.models.errors import Fault, InputError
 from optplan.models.pipeline import handed_of
-from optplan.models.program import Fits, Pipeline, Program, Row, Table
+from optplan.models.program import LARGEST, Fits, Pipeline, Program, Row, Table
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
 from optplan.solvers.cpsat import ENGINE
@@ -131,18 +133,33 @@ def live(program: Program, left: Left, held: Point | None = None) -> tuple[Model
     of = model.columns[goal.of]
     for option, selector in zip(options, parts.selectors, strict=True):
         per = goal.divisor(points[option.place])
-        low = floor(float(left.bound[option.place]) * per * SAFE)
+        low = floor(float(left.bound[option.place]) * float(per) * SAFE)
         raw.add(of >= low).only_enforce_if(selector).with_name("bound")
     if held is not None:
         parts.hint(model, held)
-    if goal.per is None or len({at[goal.per] for at in points}) == 1:
+    if len({goal.divisor(at) for at in points}) <= 1:
         raw.minimize(of)
         return model, parts
-    score = model.columns["goal"] = raw.new_int_var(0, program.bounds[goal.of][1], "goal")
+    high = _largest(program, points)
+    score = model.columns["goal"] = raw.new_int_var(0, high, "goal")
     for option, selector in zip(options, parts.selectors, strict=True):
-        raw.add(score * points[option.place][goal.per] >= of).only_enforce_if(selector)
+        per = goal.divisor(points[option.place])
+        raw.add(score * per.numerator >= of * per.denominator).only_enforce_if(selector)
     raw.minimize(score)
     return model, parts
+
+
+def _largest(program: Program, points: Sequence[Point]) -> int:
+    """Return the largest goal of any point, as far as 64 bits hold its products."""
+    goal = program.goal
+    divisors = {goal.divisor(at) for at in points}
+    most = program.bounds[goal.of][1]
+    high = ceil(most / min(divisors))
+    if most * max(d.denominator for d in divisors) > LARGEST or high > LARGEST:
+        remedy = "take milp, or narrow the degrees"
+        problem = "a time by so many devices is beyond 64 bits"
+        raise InputError([Fault("", "engine", problem, remedy)])
+    return min(high, LARGEST // max(d.numerator for d in divisors))
 
 
 class _CpSat(Prover):
@@ -155,7 +172,7 @@ class _CpSat(Prover):
         return prove(shares, below, self.rest(), self.config.workers, self.config.seed)
 
     def better(
-        self, points: Sequence[Point], options: Sequence[Option], batch: int
+        self, points: Sequence[Point], options: Sequence[Option], per: Fraction
     ) -> tuple[Option, Shared] | None:
         """Look for something better in one model."""
         model, parts = self.build(points, options)
@@ -167,7 +184,7 @@ class _CpSat(Prover):
             raw.add(of >= self.known[self.program.goal.of])
             parts.hint(model, self.known)
         if self.goal is not None:
-            raw.add(of <= ceil(self.goal * batch) - 1)
+            raw.add(of <= ceil(self.goal * per) - 1)
         raw.minimize(of)
         rest = self.rest()
         solver = new_solver(self.config.seed, self.config.workers, rest)

@@ -128,10 +128,10 @@ def _candidates(program: Program, block: Block, top: int) -> Iterator[dict[str, 
 
 def _exact_order(program: Program, read: Mapping[str, Integers]) -> Integers:
     """Rank points by their exact goal; equal goals share a rank."""
-    of = read[program.goal.of]
-    per = read[program.goal.per] if program.goal.per else np.ones_like(of)
-    pairs, code = np.unique(np.stack([of, per], axis=1), axis=0, return_inverse=True)
-    goals = [Fraction(int(p), int(q)) for p, q in pairs.tolist()]
+    goal, one = program.goal, np.ones_like(read[program.goal.of])
+    parts = [read[goal.of], *(read[name] if name else one for name in (goal.times, goal.per))]
+    known, code = np.unique(np.stack(parts, axis=1), axis=0, return_inverse=True)
+    goals = [Fraction(of * times, per) for of, times, per in known.tolist()]
     number = {goal: i for i, goal in enumerate(sorted(set(goals)))}
     return np.array([number[goal] for goal in goals], dtype=np.int64)[code.ravel()]
 

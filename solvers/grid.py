@@ -89,7 +89,8 @@ class Block:
 def prices(program: Program, block: Block) -> NDArray[np.float64]:
     """Goal of every point of a judged block, in program units, refused points included."""
     of = block.columns[program.goal.of].astype(np.float64)
-    return of / block.columns[program.goal.per] if program.goal.per else of
+    found: NDArray[np.float64] = program.goal.rates(of, block.columns)
+    return found
 
 
 class Grid:

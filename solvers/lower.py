@@ -278,6 +278,8 @@ class Lower:
             if not (statement.defines and set(statement.defines) <= self.exact)
             for name in statement.reads
         }
+        if self.program.goal.times:
+            needed.add(self.program.goal.times)
         return {name: np.broadcast_to(self.low[name], (n,)) for name in self.exact & needed}
 
     # -- time and memory from below --------------------------------------------------------------

@@ -66,7 +66,7 @@ class _Search(Rounds):
         super().__init__(program, config)
         self.solver = solver
         self.engine = name_of(solver)
-        self.written = translate(program)
+        self.written = translate(self.program)
         self.added: list[pyo.Constraint] = []
         self.asked: list[Row] = []
 

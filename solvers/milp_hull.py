@@ -63,7 +63,7 @@ class Hull(Written):
                         sheet.equal("pipeline.layers", held.plus(on, -layers))
                 if bounds is not None and known is None and goal.of == "step_ticks":
                     per = goal.divisor(points[option.place])
-                    low = floor(bounds[option.place] * per * SAFE)
+                    low = floor(bounds[option.place] * float(per) * SAFE)
                     sheet.demand("bound", made.step.plus(on, -low), 0, None)
             self.stages.append(made)
         self._columns()
@@ -124,7 +124,7 @@ class Hull(Written):
         steps = [made.step for made in self.stages]
         forms = steps if goal.of == "step_ticks" else self.peaks
         for option, form in zip(self.options, forms, strict=True):
-            per = goal.divisor(self.points[option.place])
+            per = float(goal.divisor(self.points[option.place]))
             for number, k in form.terms.items():
                 terms[number] = terms.get(number, 0.0) + k / per / unit
         return LinearExpression(

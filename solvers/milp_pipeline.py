@@ -176,7 +176,7 @@ class _Milp(Prover):
         return shared
 
     def better(
-        self, points: Sequence[Point], options: Sequence[Option], batch: int
+        self, points: Sequence[Point], options: Sequence[Option], per: Fraction
     ) -> tuple[Option, Shared] | None:
         """Look for something better in one model."""
         exact = not self.whole or self.settler.late.hard
@@ -194,7 +194,7 @@ class _Milp(Prover):
             hull.sheet.demand("bound", of, low, None)
             hull.start(self.known)
         if self.goal is not None:
-            most = ceil(self.goal * batch) - 1
+            most = ceil(self.goal * per) - 1
             hull.sheet.demand("better", of, None, min(most, floor(most * (1 - TRUST))))
         bare = of.less(of.constant)
         hull.raw.goal = pyo.Objective(expr=hull.sheet.expression(bare, goal_unit(bare)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -111,12 +112,13 @@ class Prover:
         raise NotImplementedError
 
     def better(
-        self, points: Sequence[Point], options: Sequence[Option], batch: int
+        self, points: Sequence[Point], options: Sequence[Option], per: Fraction
     ) -> tuple[Option, Shared] | None:
         """
         Look for a plan better than the incumbent in a model of everything that is asked.
 
-        Sets ``stopped`` where it could not be looked at to the end.
+        Sets ``stopped`` where it could not be looked at to the end. ``per`` is what the goal of
+        all these points is divided by.
         """
         raise NotImplementedError
 
@@ -155,39 +157,39 @@ class Prover:
         )
 
     def _batches(self, points: Sequence[Point]) -> Fraction | None:
-        """Prove the points of one batch together; a bound where that was not finished."""
-        per = self.program.goal.per
-        batches = self.left.columns[per] if per else np.ones(len(self.left), dtype=np.int64)
+        """Prove the points of one divisor together; a bound where that was not finished."""
+        groups: dict[Fraction, list[int]] = defaultdict(list)
+        for i, point in enumerate(points):
+            groups[self.program.goal.divisor(point)].append(i)
         open_: list[Fraction] = []
-        for batch in np.unique(batches).tolist():
-            index = np.flatnonzero(batches == batch)
+        for per, index in sorted(groups.items()):
             if self.stopped:
                 open_.append(Fraction(float(self.left.bound[index].min())))
                 continue
-            low = self._batch([points[i] for i in index.tolist()], int(batch))
+            low = self._batch([points[i] for i in index], per)
             if low is not None:
                 open_.append(low)
         return min(open_, default=None)
 
-    def _batch(self, points: Sequence[Point], batch: int) -> Fraction | None:
-        """Prove the points of one batch; a bound where that was not finished."""
+    def _batch(self, points: Sequence[Point], per: Fraction) -> Fraction | None:
+        """Prove the points of one divisor; a bound where that was not finished."""
         timed = any(c == "step_ticks" for row in self.settler.late.easy for _, c in row.terms)
         if self.settler.headroom and not self.hard and not timed and self.incumbent:
-            return self._less_memory(points, batch)
+            return self._less_memory(points, per)
         if self.settler.headroom and not self.hard:
             return self._one_by_one(points)
         options = list(self.options(points, every=self.hard))
         if not options:
             return None
         if self.hard:
-            self._improve(points, options, batch)
+            self._improve(points, options, per)
             return Fraction(float(min(self.left.bound))) if self.stopped else None
-        below = None if self.goal is None else ceil(self.goal * batch)
+        below = None if self.goal is None else ceil(self.goal * per)
         distinct: dict[Share, Option] = {}
         for option in options:
             distinct.setdefault(option.share, option)
         found = self._prove(points, distinct, below)
-        return None if found.done else Fraction(found.bound, batch)
+        return None if found.done else found.bound / per
 
     def _prove(
         self, points: Sequence[Point], distinct: Mapping[Share, Option], below: int | None
@@ -204,10 +206,10 @@ class Prover:
             self._take(points[option.place], option.handed or shared)
         return found
 
-    def _less_memory(self, points: Sequence[Point], batch: int) -> Fraction | None:
+    def _less_memory(self, points: Sequence[Point], per: Fraction) -> Fraction | None:
         """Prove that no way of handing out keeps below the incumbent's peak, point by point."""
         assert self.goal is not None
-        most = ceil(self.goal * batch * (1 - self.trust)) - 1 - self.settler.pipeline.reserve
+        most = ceil(self.goal * per * (1 - self.trust)) - 1 - self.settler.pipeline.reserve
         distinct: dict[Share, Option] = {}
         for option in self.options(points, every=False):
             room = min(option.share.room, most - points[option.place]["fetched"])
@@ -240,9 +242,9 @@ class Prover:
                     return Fraction(low)
         return None
 
-    def _improve(self, points: Sequence[Point], options: Sequence[Option], batch: int) -> None:
+    def _improve(self, points: Sequence[Point], options: Sequence[Option], per: Fraction) -> None:
         """Take better plans until there is none."""
-        while (found := self.better(points, options, batch)) is not None:
+        while (found := self.better(points, options, per)) is not None:
             option, shared = found
             self._take(points[option.place], option.handed or shared)
             if self.stopped:

@@ -147,6 +147,8 @@ class _Walk:
         """Tell whether no plan below a partial one can undercut the claim."""
         if "layer_busy" not in at or "micro_batches" not in at:
             return False
+        if self.program.goal.times and self.program.goal.times not in at:
+            return False
         p, m, layers = at["pp"], at["micro_batches"], self.pipeline.layers
         # Stages are at best perfectly even; what is hidden is never more than what is exchanged.
         layer = at.get("layer", at["layer_busy"])
@@ -161,9 +163,10 @@ class _Walk:
         if not at.get("free", 1):
             ticks = max(ticks, p * self._chunks(at))
         ticks = min(ticks, p * self.pipeline.most)
+        per = self.program.goal.divisor(at)
         return (
-            ticks * self.claim.denominator
-            >= self.claim.numerator * p * self.program.goal.divisor(at)
+            ticks * self.claim.denominator * per.denominator
+            >= self.claim.numerator * p * per.numerator
         )
 
     def _too_large(self, at: Mapping[str, int]) -> bool:

@@ -34,7 +34,7 @@ class Rounds:
     engine: str
 
     def __init__(self, program: Program, config: SolverConfig) -> None:
-        self.program, self.config = program, config
+        self.program, self.config = program.without_factor(), config
         self.start = time.monotonic()
         self.nodes = 0
         self.stopped: Termination | None = None

@@ -255,9 +255,12 @@ class Search:
         if self.settler.headroom:
             return self.lower.peak(pipeline, n)
         if level == 0:
-            return first_bound(self.program, self.spine, columns)
+            bound = first_bound(self.program, self.spine, columns)
+            return bound * self.lower.low[goal.times] if goal.times else bound
         step = self.lower.step(pipeline, n)
-        return step / columns[goal.per] if goal.per else step
+        times = {goal.times: self.lower.low[goal.times]} if goal.times else {}
+        found: NDArray[np.float64] = goal.rates(step, {**columns, **times})
+        return found
 
     def _watch(self, share: float | None) -> None:
         """Report, and stop when the time is up."""

@@ -137,6 +137,8 @@ class Settler:
         read = {c for s in self.late.statements for c in s.reads}
         early = {n for s in self.program.statements for n in s.defines} | set(self.program.domain)
         late = {n for s in self.late.statements for n in s.defines} | set(self.pipeline.defines)
+        if self.program.goal.times:
+            read.add(self.program.goal.times)
         named = [*READS, *self.program.domain, *sorted((read & early) - late)]
         return tuple(dict.fromkeys(named))
 
@@ -194,8 +196,7 @@ class Settler:
             peak = self.pipeline.quick_peak(Columns(c)) + self.pipeline.reserve + c["fetched"]
             return np.floor(peak), fits
         step = np.minimum(step, float(self.pipeline.most))
-        per = self.program.goal.per
-        return step / c[per] if per else step, fits
+        return self.program.goal.rates(step, c), fits
 
     def settle(self, at: Point, below: Fraction | None = None) -> Point | None:
         """

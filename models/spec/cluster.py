@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict, model_validator
 
+from optplan.models.money import PerHour, Price
 from optplan.models.record import Record, Text
 from optplan.models.spec.workload import Precision
-from optplan.models.units import Bytes, BytesPerSecond, FlopsPerSecond, Seconds
+from optplan.models.units import Bytes, BytesPerSecond, FlopsPerSecond, Seconds, Watts
+
+Held = Literal["all", "nodes", "devices"]
+"""Which devices a job pays for and keeps under power."""
 
 
 class Link(Record):
@@ -42,6 +46,10 @@ class Accelerator(Record):
     """Devices that the links of one node connect, in the usual machine."""
     network: BytesPerSecond | None = None
     """Between servers in the usual machine, per device, one direction."""
+    power: Annotated[Watts, Field(le=1_000_000)] | None = None
+    """Most that one device draws, by its data sheet; left out: energy is not told."""
+    price: PerHour | None = None
+    """Of one device; left out: money is not told unless the cluster has a price."""
 
 
 class Host(Record):
@@ -70,6 +78,13 @@ class Cluster(Record):
     """Time of one hop between servers."""
     host: Host | None = None
     """The servers themselves; left out: the optimizer stays on the accelerators."""
+    price: PerHour | None = None
+    """Of one device; left out: the accelerator's own, if it has one."""
+    held: Held = "all"
+    """Devices that are paid for and powered: ``all``, whole ``nodes`` in use, or ``devices`` in
+    use, where idle ones can be handed back."""
+    pue: Annotated[float, Field(ge=1, le=10, allow_inf_nan=False)] | None = None
+    """Energy of the whole building over that of its devices; left out: the devices alone."""
 
     @model_validator(mode="after")
     def _bounded(self) -> Cluster:
@@ -84,3 +99,16 @@ class Cluster(Record):
     def devices(self) -> int:
         """Accelerators in all."""
         return self.nodes * self.devices_per_node
+
+    @property
+    def device_price(self) -> Price | None:
+        """Money per hour of one device, where it is known."""
+        return self.price or self.accelerator.price
+
+    def held_devices(self, used: Any) -> Any:
+        """Count the devices that are held where so many are in use: a number, or an array."""
+        if self.held == "devices":
+            return used
+        if self.held == "nodes":
+            return -(-used // self.devices_per_node) * self.devices_per_node
+        return used * 0 + self.devices

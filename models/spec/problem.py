@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from optplan.models.cost.calibration import Calibration, Lump
 from optplan.models.record import Record
 from optplan.models.spec.cluster import Cluster
 from optplan.models.spec.framework import Feature, Framework
-from optplan.models.spec.space import Limit, Search
+from optplan.models.spec.space import Limit, Search, kind_of_value
 from optplan.models.spec.workload import Workload
 
 Prices = Literal["canonical", "paper"]
+
+GoalName = Literal["fastest", "cheapest", "least-energy", "most-headroom", "fewest-devices"]
+"""What a plan can be best at."""
+
+GOALS: tuple[GoalName, ...] = get_args(GoalName)
+
+TIMED: tuple[GoalName, ...] = ("fastest", "cheapest", "least-energy")
+"""Goals that are a time, or a time by the devices that are held meanwhile."""
+
+Goals = Annotated[
+    Annotated[GoalName, Tag("value")]
+    | Annotated[
+        Annotated[tuple[GoalName, ...], Field(min_length=1, max_length=len(GOALS))], Tag("list")
+    ],
+    Discriminator(kind_of_value),
+]
+"""One goal, or a list of goals to weigh against each other."""
 
 
 class Problem(Record):
@@ -33,8 +50,9 @@ class Problem(Record):
     """What the launcher can do, or its name and version; left out: whatever any launcher can."""
     overlap: tuple[Feature, ...] | None = None
     """Overlaps that are switched on; left out: as the calibration found them."""
-    goal: Literal["fastest", "most-headroom"] = "fastest"
-    """What the best plan is best at."""
+    goal: Goals = "fastest"
+    """What the best plan is best at; a list asks for every plan that no other beats in all of
+    them, and the first of the list is what the one plan shown is best at."""
     prices: Prices = "canonical"
     """``canonical``: every term; ``paper``: Eq. 1 of arXiv 2501.00254 literally."""
     calibration: Calibration
@@ -56,11 +74,45 @@ class Problem(Record):
                 f"{self.framework.name} has no {', '.join(missing)}; it has "
                 f"{', '.join(self.framework.features) or 'none'}"
             )
+        self._check_goals()
         names = [limit.name for limit in self.limits]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"limits share the name {', '.join(twice)}; give each its own")
         return self
+
+    def _check_goals(self) -> None:
+        """Refuse goals that cannot be weighed, or whose prices are missing."""
+        goals, cluster = self.goals, self.cluster
+        twice = sorted({goal for goal in goals if goals.count(goal) > 1})
+        if twice:
+            raise ValueError(f"goal names {', '.join(twice)} twice; name each once")
+        if goals[0] == "fewest-devices":
+            raise ValueError(
+                "goal fewest-devices stands after another goal, as in [fastest, fewest-devices]; "
+                "'optplan size' finds the fewest devices alone"
+            )
+        if "cheapest" in goals and cluster.device_price is None:
+            raise ValueError(
+                "goal cheapest needs the price of a device; "
+                "add it under cluster, such as 'price: 2.50 USD/h'"
+            )
+        if "least-energy" in goals and cluster.accelerator.power is None:
+            raise ValueError(
+                f"goal least-energy needs the power of accelerator {cluster.accelerator.name}, "
+                "which is not known; name another goal, or write the accelerator out with its "
+                "power, such as 'power: 700 W'"
+            )
+
+    @property
+    def goals(self) -> tuple[GoalName, ...]:
+        """All goals, the first one first."""
+        return (self.goal,) if isinstance(self.goal, str) else self.goal
+
+    @property
+    def main_goal(self) -> GoalName:
+        """What the one plan that is shown is best at."""
+        return self.goals[0]
 
     @property
     def devices(self) -> int:

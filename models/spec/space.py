@@ -49,7 +49,7 @@ class Span(Record):
         return self
 
 
-def _kind(value: object) -> str:
+def kind_of_value(value: object) -> str:
     """Tell the three ways of writing a domain apart."""
     if isinstance(value, dict | Span):
         return "range"
@@ -62,7 +62,7 @@ Values = Annotated[
     Annotated[Count, Tag("value")]
     | Annotated[Annotated[tuple[Count, ...], Field(min_length=1, max_length=100_000)], Tag("list")]
     | Annotated[Span, Tag("range")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 """One value, a list of values, or a range ``{min, max, multiple_of}``."""
 
@@ -71,37 +71,37 @@ Zero = Annotated[int, Strict(), Field(ge=0, le=3)]
 Flags = Annotated[
     Annotated[Flag, Tag("value")]
     | Annotated[Annotated[tuple[Flag, ...], Field(min_length=1, max_length=2)], Tag("list")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 Recomputes = Annotated[
     Annotated[Recompute, Tag("value")]
     | Annotated[Annotated[tuple[Recompute, ...], Field(min_length=1, max_length=4)], Tag("list")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 Zeros = Annotated[
     Annotated[Zero, Tag("value")]
     | Annotated[Annotated[tuple[Zero, ...], Field(min_length=1, max_length=4)], Tag("list")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 Schedules = Annotated[
     Annotated[Schedule, Tag("value")]
     | Annotated[Annotated[tuple[Schedule, ...], Field(min_length=1, max_length=6)], Tag("list")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 Contexts = Annotated[
     Annotated[Context, Tag("value")]
     | Annotated[Annotated[tuple[Context, ...], Field(min_length=1, max_length=2)], Tag("list")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 Orders = Annotated[
     Annotated[Order, Tag("value")]
     | Annotated[Annotated[tuple[Order, ...], Field(min_length=1, max_length=2)], Tag("list")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 PerStage = Annotated[
     Annotated[Literal["any", "even"], Tag("value")]
     | Annotated[Annotated[tuple[Whole, ...], Field(min_length=1, max_length=4096)], Tag("list")],
-    Discriminator(_kind),
+    Discriminator(kind_of_value),
 ]
 
 

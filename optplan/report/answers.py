@@ -8,6 +8,7 @@ from rich.text import Text
 from optplan.explain import Answer
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, short
+from optplan.report.sizes import at_hand_text, cheapest_table
 from optplan.report.terminal import show_evaluation, show_result
 from optplan.size import Sizing
 
@@ -73,5 +74,10 @@ def show_sizing(console: Console, sizing: Sizing) -> None:
             Text(f"{proved}{short(one.plan)}"),
         )
     console.print(table)
-    if sizing.exit_code == 0:
+    found = (sizing.fewest, *sizing.others)
+    if all(one.proved for one in found) and any(one.devices for one in found):
         console.print(Text("  proved: on one device less no plan exists", "dim"))
+    if sizing.cheapest is not None:
+        console.print(cheapest_table((sizing.cheapest, *sizing.cheapest_others)))
+    if sizing.at_hand is not None:
+        console.print(at_hand_text(sizing.at_hand))

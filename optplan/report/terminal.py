@@ -13,9 +13,10 @@ from optplan.models.cost.price import PARTS, TERMS, Estimate
 from optplan.models.numbers import counted
 from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
-from optplan.models.spec.problem import Problem
+from optplan.models.spec.problem import TIMED, Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.clashes import explained
+from optplan.report.fronts import costs_text, front_table
 from optplan.report.layouts import plain_table, plan_text, recomputed, short
 from optplan.report.phases import phases_table
 from optplan.result import Certificate, Evaluation, Result, WayOut
@@ -40,6 +41,15 @@ PAPER_SHARE = 0.99
 """Share of the space that the paper says its prunings remove (arXiv 2501.00254)."""
 
 
+BEHIND = {
+    "fastest": "behind",
+    "cheapest": "dearer",
+    "least-energy": "more energy",
+    "most-headroom": "more memory",
+}
+"""What a next-best plan has more of, by goal."""
+
+
 class Screen(Console):
     """A console whose reader may leave early without that being an error of the reader's."""
 
@@ -58,10 +68,14 @@ def show_result(
     else:
         console.print(plan_text(result.problem, result.plan))
         console.print(_figures(result.problem, result.estimate))
+        if result.costs is not None and (costs := costs_text(result.costs)):
+            console.print(_indented(costs))
         console.print(_proof(result))
         console.print(_warnings(result.warnings))
         console.print(_terms(result.estimate, console))
         console.print(_memory(result.estimate, result.plan, breakdown, console.width))
+        if result.front_claim is not None:
+            console.print(front_table(result))
         if top and result.alternatives:
             console.print(_alternatives(result))
     console.print(_census(result.certificate, console.width, result.exit_code in (0, 1)))
@@ -145,6 +159,8 @@ def _proof(result: Result) -> Padding:
         line.append(f", no layout under {certificate.bound_seconds:.6g} s a step")
     elif certificate.bound is not None and certificate.unit == "bytes":
         line.append(f", no layout under {bytes_text(certificate.bound)}")
+    elif certificate.bound is not None:
+        line.append(f", no layout under {certificate.bound:.6g} {certificate.unit}")
     line.append(f"  [{certificate.engine}]", "dim")
     truth = Text("on hardware:  ", "dim").append(f"calibration {calibration.name}, ")
     truth.append(result.problem.accuracy.error or "error unknown")
@@ -221,7 +237,7 @@ def _memory(estimate: Estimate, plan: Plan, breakdown: bool, width: int = WIDE) 
 def _alternatives(result: Result) -> RenderableType:
     """Show the next-best plans and whether the model's error can tell them apart."""
     batch = result.plan.global_batch if result.plan else 0
-    behind = "behind" if result.problem.goal == "fastest" else "more memory"
+    behind = BEHIND[result.problem.main_goal]
     degrees = ["tp", "pp", "dp"]
     plans = [result.plan, *(other.plan for other in result.alternatives)]
     degrees += [
@@ -246,7 +262,7 @@ def _alternatives(result: Result) -> RenderableType:
             bytes_text(other.peak_bytes),
         )
     error = result.problem.accuracy.held_out
-    if error is None or result.problem.goal != "fastest":
+    if error is None or result.problem.main_goal not in TIMED:
         return table
     near = sum(other.behind < error for other in result.alternatives)
     word = "they all are" if near == len(result.alternatives) else f"{near} of them are"
