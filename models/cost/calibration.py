@@ -143,7 +143,7 @@ class Calibration(Record):
     """Devices that it is of; on any other an answer warns. Empty: of none in particular."""
     notes: str = ""
     """More on how it was fitted and where it fails."""
-    intervals: dict[str, Ends] = {}
+    intervals: dict[str, Ends] = Field(default_factory=dict)
     """Ends between which a constant lies with 95 % probability, by the fit; in seconds and bytes
     where the constant has a unit. Prices do not depend on them."""
     sources: dict[str, str]
