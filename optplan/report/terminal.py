@@ -17,6 +17,7 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, plan_text, recomputed, short
+from optplan.report.sure import flips_text, robust_text, within_text
 from optplan.result import Certificate, Evaluation, Explanation, Result, WayOut
 from optplan.verify import Verification
 
@@ -61,6 +62,12 @@ def show_result(console: Console, result: Result, top: int, breakdown: bool) -> 
         console.print(_memory(result.estimate, result.plan, breakdown, console.width))
         if top and result.alternatives:
             console.print(_alternatives(result))
+        if result.within_error is not None:
+            console.print(within_text(result.within_error))
+        if result.robust is not None:
+            console.print(robust_text(result.robust))
+        if result.flips is not None:
+            console.print(flips_text(result.flips))
     console.print(_census(result.certificate, console.width, result.exit_code in (0, 1)))
 
 
@@ -239,13 +246,7 @@ def _alternatives(result: Result) -> RenderableType:
             f"{other.behind:+.2%}",
             bytes_text(other.peak_bytes),
         )
-    error = result.problem.accuracy.held_out
-    if error is None or result.problem.goal != "fastest":
-        return table
-    near = sum(other.behind < error for other in result.alternatives)
-    word = "they all are" if near == len(result.alternatives) else f"{near} of them are"
-    note = f"  {word} closer than the model's error of {error:.1%}: on hardware they may win"
-    return Group(table, Text(note, "dim")) if near else table
+    return table
 
 
 def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:
