@@ -41,6 +41,7 @@ Say = Callable[[str], None]
 def flips(
     spec: Spec,
     *,
+    only: Sequence[str] | None = None,
     sets: Sequence[str] = (),
     limits: Sequence[Condition] = (),
     rules: Iterable[Rule] = (),
@@ -59,6 +60,8 @@ def flips(
     ----------
     spec, sets, limits, rules
         As for ``solve``.
+    only
+        Names of the parameters to look along, as ``parameters`` lists them; left out, all.
     time_limit
         Seconds for all parameters; those that were not reached are named.
     say
@@ -71,7 +74,7 @@ def flips(
     """
     problem, own = problem_of(spec, sets, limits), tuple(rules)
     clock = Clock(time_limit or SECONDS)
-    every = list(parameters(problem))
+    every = [one for one in parameters(problem) if only is None or one.name in only]
     try:
         best = best_at(problem, own, clock)
         pool = scenario(problem, {}, own, clock, POOL_SHARE, POOL).pool
@@ -93,13 +96,22 @@ def flips(
             continue
         if say:
             say(f"flip points: {one.name}")
-        along.append(_Line(problem, own, one, best, clock).told())
+        along.append(Line(problem, own, one, best, clock).told())
     return Flips(along=tuple(along), untouched=tuple(untouched), left=tuple(left))
 
 
 @dataclass
-class _Line:
-    """One parameter."""
+class Line:
+    """
+    One parameter, and the problems that were solved along it.
+
+    Parameters
+    ----------
+    best
+        The recommendation at its present value.
+    solved, owned
+        Best plans by value, and prices of one choice of everything but layers.
+    """
 
     problem: Problem
     rules: tuple[Rule, ...]
@@ -147,15 +159,15 @@ class _Line:
     def _nearest(self, ladder: Ladder) -> int | None:
         """Find a rung at which the recommendation is another one, with it still good before."""
         last = ladder.rungs - 1
-        high = next((r for r in (last, last // 2) if r and not self._holds(ladder.value(r))), None)
+        high = next((r for r in (last, last // 2) if r and not self.holds(ladder.value(r))), None)
         if high is None:
             return None
         low = 0
         for _ in range(MOST_ROUNDS):
             rung = self._crossing(ladder, low, high)
-            if rung - 1 <= low or self._holds(ladder.value(rung - 1)):
+            if rung - 1 <= low or self.holds(ladder.value(rung - 1)):
                 # Whoever is best at the rung itself, it is not the plan that was best before it.
-                return rung if not self._holds(ladder.value(rung)) else self._unequal()
+                return rung if not self.holds(ladder.value(rung)) else self._unequal()
             high = rung - 1
         raise _Unsettled("too many plans are best one after the other")
 
@@ -210,7 +222,7 @@ class _Line:
             self.owned[key, value] = math.inf if found is None else found.goal
         return self.owned[key, value]
 
-    def _holds(self, value: float) -> bool:
+    def holds(self, value: float) -> bool:
         """Tell whether the present recommendation is still the best at a value."""
         found = self.at(value)
         if found is None:

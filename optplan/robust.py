@@ -45,6 +45,7 @@ def robust(
     rules: Iterable[Rule] = (),
     time_limit: float | None = None,
     seed: int = 0,
+    inside: int = INSIDE,
     say: Say | None = None,
 ) -> Robust:
     """
@@ -67,6 +68,8 @@ def robust(
         Seconds for all of it.
     seed
         Of the points inside of the box.
+    inside
+        How many of them are solved.
     say
         Called with each step.
 
@@ -99,7 +102,7 @@ def robust(
     found = hunt.told(here)
     if found.plan is None or found.why:
         return found
-    return _sampled(found, hunt, random.Random(seed))
+    return _sampled(found, hunt, random.Random(seed), inside)
 
 
 @dataclass
@@ -295,18 +298,18 @@ def _no_plan(constants: dict[str, float]) -> _Impossible:
     return _Impossible(f"no plan exists at {where}")
 
 
-def _inside(axes: Sequence[Axis], rng: random.Random) -> Iterator[dict[str, float]]:
+def _inside(axes: Sequence[Axis], rng: random.Random, count: int) -> Iterator[dict[str, float]]:
     """Draw points inside of the box."""
-    for _ in range(INSIDE):
+    for _ in range(count):
         yield {axis.constant: rng.uniform(axis.low, axis.high) for axis in axes}
 
 
-def _sampled(found: Robust, hunt: _Hunt, rng: random.Random) -> Robust:
+def _sampled(found: Robust, hunt: _Hunt, rng: random.Random, count: int) -> Robust:
     """Solve some points inside of the box, to see whether corners say enough."""
     assert found.plan is not None
     done, largest = 0, 0.0
-    for constants in _inside(found.box, rng):
-        hunt.say(f"point {done + 1} of {INSIDE} inside of the box")
+    for constants in _inside(found.box, rng, count):
+        hunt.say(f"point {done + 1} of {count} inside of the box")
         there = with_constants(hunt.problem, constants)
         try:
             best = best_at(there, hunt.rules, hunt.clock)

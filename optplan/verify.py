@@ -24,6 +24,7 @@ from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.recheck import recheck
+from optplan.verify_sure import recheck_sure
 from optplan.within import neighbourhood
 
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
@@ -267,6 +268,8 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     if result.within_error is not None:
         same = _same(_plain(within), _plain(result.within_error))
         yield _check("within the error", same, f"{result.within_error.shapes} shapes")
+    for name, holds, said in recheck_sure(result, form.more):
+        yield _check(name, holds, said)
 
 
 def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Check]:
