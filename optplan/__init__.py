@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optplan.compare import compare
     from optplan.evaluate import evaluate
     from optplan.explain import explain
+    from optplan.flips import flips
     from optplan.live import cp_model, of_choices, plan_in, pyomo_model
     from optplan.load import load
     from optplan.models.builder import Builder
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from optplan.models.spec.workload import Architecture, Workload
     from optplan.planner import solve
     from optplan.result import Result
+    from optplan.robust import robust
     from optplan.size import size
     from optplan.solvers.base import Holding, SolverConfig, Termination
     from optplan.validate import validate
@@ -65,10 +67,12 @@ __all__ = [
     "cp_model",
     "evaluate",
     "explain",
+    "flips",
     "load",
     "of_choices",
     "plan_in",
     "pyomo_model",
+    "robust",
     "size",
     "solve",
     "validate",
@@ -105,10 +109,12 @@ _HOMES = {
     "cp_model": "optplan.live",
     "evaluate": "optplan.evaluate",
     "explain": "optplan.explain",
+    "flips": "optplan.flips",
     "load": "optplan.load",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",
     "pyomo_model": "optplan.live",
+    "robust": "optplan.robust",
     "size": "optplan.size",
     "solve": "optplan.planner",
     "validate": "optplan.validate",

@@ -202,7 +202,7 @@ def calibrate(
 def fingerprint(calibration: Calibration) -> str:
     """Hash the constants of a calibration, words about them left out."""
     words = {"name", "accelerators", "fitted_on", "range", "error", "notes", "sources"}
-    words |= {"held_out", "memory_error"}
+    words |= {"held_out", "memory_error", "intervals"}
     constants = calibration.model_dump(mode="json", exclude=words)
     text = json.dumps(constants, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -333,9 +333,18 @@ def _described(
             "held_out": _rounded(_mean(held)) if held else None,
             "error": error,
             "notes": "",
+            "intervals": {**prior.intervals, **_intervals(fitted, prior)},
             "sources": {**prior.sources, **dict.fromkeys(values, origin)},
         }
     )
+
+
+def _intervals(fitted: Fit, prior: Calibration) -> dict[str, tuple[float, float]]:
+    """Intervals of what a fit moved, to the digits that a file keeps."""
+    return {
+        one.name: (float(f"{one.low:.4g}"), float(f"{one.high:.4g}"))
+        for one in _learned(fitted, prior)
+    }
 
 
 def _mean(held: Mapping[str, float]) -> float:

@@ -125,14 +125,27 @@ def calibration(name: str) -> Calibration:
     return Calibration.model_validate({**own, **_constants(key)})
 
 
+def intervals_of(fit: object) -> dict[str, Any]:
+    """Return the intervals that the ``fit`` part of a calibration file holds, by constant."""
+    constants = fit.get("constants") if isinstance(fit, dict) else None
+    if not isinstance(constants, dict):
+        return {}
+    found = {name: one.get("interval") for name, one in constants.items() if isinstance(one, dict)}
+    return {name: ends for name, ends in found.items() if ends is not None}
+
+
 @cache
 def _constants(key: str) -> dict[str, Any]:
     """Return the fields of a calibration, those of the one it is based on first."""
-    own = _part("calibrations", key, "calibration")
+    own = dict(_part("calibrations", key, "calibration"))
+    own["intervals"] = intervals_of(_file("calibrations", key).get("fit"))
     base = _file("calibrations", key).get("based_on")
     if base is None:
         return own
     found = _constants(base)
+    # What is a value of its own no longer lies in the interval of the other fit.
+    kept = {name: ends for name, ends in found["intervals"].items() if name not in own}
+    own["intervals"] = {**kept, **own["intervals"]}
     return {**found, **own, "sources": {**found["sources"], **own.get("sources", {})}}
 
 

@@ -48,6 +48,8 @@ def solve(
     resolution: str | None = None,
     seed: int = 0,
     workers: int = 1,
+    robust: Annotated[bool, Parameter(negative="")] = False,
+    box: Annotated[tuple[str, ...], Parameter(negative="")] = (),
 ) -> int:
     """
     Find the best layout of a spec and prove it.
@@ -74,6 +76,12 @@ def solve(
         Random seed of the engine; the plan does not depend on it.
     workers
         Threads of the engine; the plan does not depend on it.
+    robust
+        Find besides the plan whose largest regret over the calibration's uncertainty is smallest,
+        and where the recommendation changes.
+    box
+        Interval of a constant for --robust, instead of what is known of it:
+        network_efficiency=0.5..1.0.
     """
     limited = seconds(time_limit)
     apart = memory("--resolution", resolution)
@@ -97,6 +105,10 @@ def solve(
             progress=watch.tell,
             say=watch.say,
         )
+        if robust or box:
+            from optplan.sure import surely
+
+            result = surely(result, box=box, time_limit=limited, say=watch.say)
     if json:
         write(result.to_json())
     else:

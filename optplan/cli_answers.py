@@ -17,6 +17,7 @@ def explain(
     /,
     *,
     why_not: Annotated[str | None, Parameter(name="--why-not")] = None,
+    flips: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
     set: Sets = (),
     limit: Limits = (),
@@ -31,6 +32,9 @@ def explain(
         Path of the YAML file.
     why_not
         A plan to compare with, full or partial: tp=4,pp=8.
+    flips
+        Find where the recommendation changes when links, network, memory or a constant of the
+        calibration do.
     time_limit
         Stop looking for the best plan after this time: 60s, 5min.
     """
@@ -46,6 +50,7 @@ def explain(
         answer = run(
             Path(spec),
             why_not=asked,
+            flips=flips,
             sets=set,
             limits=limit,
             time_limit=limited,

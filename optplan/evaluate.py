@@ -19,11 +19,12 @@ from optplan.models.numbers import listed
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.planner import Condition, Spec, alternative, checked, problem_of, run
+from optplan.planner import Condition, Spec, checked, problem_of, run
 from optplan.result import Evaluation
 from optplan.solvers import exhaustive
 from optplan.solvers.nearest import nearest
 from optplan.solvers.proved import proved
+from optplan.within import alternative
 
 WHOLE = ("tp", "pp", "dp", "cp", "micro_batch", "micro_batches", "global_batch")
 """Choices that are tied by the products ``tp pp dp cp = N`` and ``b m d = G``."""

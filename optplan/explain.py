@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from optplan.evaluate import completed, judged
+from optplan.flips import flips as flip_points
 from optplan.infeasible import more_ways_out
 from optplan.models.formulate import formulate
 from optplan.models.record import Record
@@ -16,6 +17,7 @@ from optplan.models.units import bytes_text
 from optplan.planner import Condition, Spec, problem_of, solve
 from optplan.result import Evaluation, Reply, Result, WayOut
 from optplan.solvers.base import Progress
+from optplan.sureness import Flips
 from optplan.ways import Change, best_of, dropped, narrowed, opened, sorted_ways, unbound
 
 CHANGE_SECONDS = 30.0
@@ -58,6 +60,8 @@ class Answer(Reply):
     """Where there is no plan: what else could give way, beyond what the clash names."""
     why_not: Evaluation | None = None
     """The plan that was asked about: the rules it breaks, or its distance term by term."""
+    flips: Flips | None = None
+    """Where the recommendation changes, where it was asked for."""
 
     @property
     def exit_code(self) -> int:
@@ -69,6 +73,7 @@ def explain(
     spec: Spec,
     *,
     why_not: Mapping[str, Any] | Plan | None = None,
+    flips: bool = False,
     sets: Sequence[str] = (),
     limits: Sequence[Condition] = (),
     rules: Iterable[Rule] = (),
@@ -89,6 +94,8 @@ def explain(
         As for ``solve``; the time limit is for the problem itself.
     why_not
         A full or partial plan to compare with.
+    flips
+        True to find where the recommendation changes, one quantity moved at a time.
     say
         Called with each change that is looked at.
 
@@ -116,7 +123,14 @@ def explain(
         more = sorted_ways(more_ways_out(problem, own, result.explanation, say))
     worth.sort(key=lambda one: -(one.saved or 0.0))
     answered = None if asked is None else judged(formulate(problem, own), *asked, held)
-    return Answer(result=result, worth=tuple(worth), more_ways_out=more, why_not=answered)
+    found = flip_points(problem, rules=own, say=say) if flips and result.plan else None
+    return Answer(
+        result=result,
+        worth=tuple(worth),
+        more_ways_out=more,
+        why_not=answered,
+        flips=found,
+    )
 
 
 def _worth(text: str, rule: str, changed: Problem, rules: tuple[Rule, ...], here: float) -> Worth:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from optplan.certificate import certificate_of, goal_of
+from optplan.certificate import certificate_of
 from optplan.costs import costs_of
 from optplan.judge import judge, warnings
 from optplan.load import load
@@ -43,9 +43,6 @@ EQUAL = 1e-12
 
 FINE = 1e-8
 """Rounding of the best plan's price, as a share, above which it is priced on finer ticks."""
-
-SHAPE = ("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "micro_batch", "schedule")
-"""What next-best plans differ in; of those that share all of it only the best is shown."""
 
 Spec = str | Path | Mapping[str, Any] | Problem
 
@@ -151,7 +148,7 @@ def solve(
         front = front_of(problem, own, engine, left, resolution, outcome.best[0], say)
         outcome = best_first(form, outcome, front)
     solved = time.monotonic()
-    result = _result(form, outcome, 0 if constrain else top, config)
+    result = _result(form, outcome, None if constrain else top, config)
     if front is not None:
         result = result.model_copy(update={"front": front.points, "front_claim": front.claim})
     names = [rule.name for rule in own]
@@ -340,8 +337,8 @@ def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Est
     return plan, price, verdict
 
 
-def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig) -> Result:
-    """Verify what an engine found and write it down."""
+def _result(form: Formulation, outcome: Outcome, top: int | None, config: SolverConfig) -> Result:
+    """Verify what an engine found and write it down, without its neighbours if ``top`` is none."""
     problem = form.problem
     plan = price = verdict = None
     said: tuple[str, ...] = (outcome.detail,) if outcome.detail else ()
@@ -353,7 +350,12 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         termination=outcome.termination.value,
         holding=outcome.holding.value,
     )
-    others = alternatives(form, plan, price, top) if plan and price and done else ()
+    others: tuple[Alternative, ...] = ()
+    within = None
+    if plan and price and done and top is not None:
+        from optplan.within import neighbourhood
+
+        others, within = neighbourhood(form, plan, price, top)
     if others and plan and price and others[0].behind < 0 and problem.main_goal in TIMED:
         blur = form.rounding_seconds(plan) / price.step_seconds + FINE
         if others[0].behind < -blur:
@@ -364,43 +366,10 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         estimate=price,
         certificate=certificate_of(form, outcome, plan, price, config),
         alternatives=others,
+        within_error=within,
         explanation=Explanation(),
         verdict=verdict,
         costs=costs_of(problem, plan, price) if plan and price else None,
         warnings=said,
         problem=problem,
-    )
-
-
-def alternatives(
-    form: Formulation, plan: Plan, price: Estimate, top: int
-) -> tuple[Alternative, ...]:
-    """Find the next-best plans at the same global batch."""
-    if top < 1:
-        return ()
-    if form.near is not None:
-        # Ticks fine enough for the best plan cut slow ones off; these are fine enough for all.
-        form = formulate(form.problem, form.more)
-    same = form.program.fixed({"global_batch": (plan.global_batch,)})
-    config = SolverConfig(seconds=60.0, top=top + 1, distinct=SHAPE)
-    found = Search(same, config).run()
-    if found.outcome.termination is not Termination.EXHAUSTED:
-        return ()
-    best = goal_of(form, plan, price)
-    ranked = []
-    for assignment in found.outcome.best:
-        other, its, _ = checked(form, assignment)
-        if other != plan:
-            ranked.append(alternative(form, other, its, best))
-    return tuple(ranked[:top])
-
-
-def alternative(form: Formulation, plan: Plan, price: Estimate, best: float) -> Alternative:
-    """Summarise a plan beside the best one."""
-    return Alternative(
-        plan=plan,
-        step_seconds=price.step_seconds,
-        tokens_per_second_per_device=price.tokens_per_second_per_device,
-        peak_bytes=price.memory.peak_bytes,
-        behind=goal_of(form, plan, price) / best - 1,
     )

@@ -12,7 +12,7 @@ from optplan.models.errors import Fault
 from optplan.models.spec.cluster import Accelerator, Cluster
 from optplan.models.spec.framework import Framework
 from optplan.models.units import show
-from optplan.places import REFUSED, Node, Refusal, dots
+from optplan.places import REFUSED, Node, Refusal, dots, mapping
 from optplan.source import read_text
 
 
@@ -205,7 +205,24 @@ def calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> N
         content = content.put("accelerators", devices, devices.place)
     if isinstance(content.value, dict) and content.child("name") is None:
         content = content.put("name", Node(path.stem), content.place)
+    if whole is not content and isinstance(content.value, dict):
+        content = _with_intervals(content, whole)
     return root.put("calibration", content, root.keys["calibration"])
+
+
+def _with_intervals(content: Node, whole: Node) -> Node:
+    """Take the intervals of a file's fit, beside those that the record itself holds."""
+    constants = whole.find(("fit", "constants"))
+    if constants is None or not isinstance(constants.value, dict):
+        return content
+    held = content.child("intervals") or mapping(constants.place)
+    if not isinstance(held.value, dict):
+        return content
+    for name in constants.value:
+        ends = constants.find((name, "interval"))
+        if ends is not None and ends.value is not None and held.child(name) is None:
+            held = held.put(name, ends, ends.place)
+    return content.put("intervals", held, held.place)
 
 
 FRAMEWORK_STACKS = {

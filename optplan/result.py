@@ -12,6 +12,7 @@ from optplan.models.cost.price import Estimate
 from optplan.models.record import Record
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+from optplan.sureness import Flips, Robust, WithinError
 
 FORMAT = 1
 """Version of the JSON form; keys are only ever added within one version."""
@@ -222,6 +223,13 @@ class Result(Reply):
     """Why nothing is better."""
     alternatives: tuple[Alternative, ...] = ()
     """Next-best plans at the same global batch, best first."""
+    within_error: WithinError | None = None
+    """Plans at the same global batch that the model's error cannot tell from the best; none where
+    that error is unknown."""
+    robust: Robust | None = None
+    """The plan with the smallest worst-case regret, where it was asked for."""
+    flips: Flips | None = None
+    """Where the recommendation changes, where it was asked for."""
     explanation: Explanation = Explanation()
     """Why there is no plan, where there is none."""
     verdict: Verdict | None = None

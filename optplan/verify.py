@@ -18,12 +18,14 @@ from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
-from optplan.planner import alternatives, run
+from optplan.planner import run
 from optplan.result import FORMAT, Certificate, Result
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.recheck import recheck
+from optplan.verify_sure import recheck_sure
+from optplan.within import neighbourhood
 
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
 """Terminations after which nothing is left to know."""
@@ -260,9 +262,14 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     yield _check("gap", right and proven, f"{gap:.3g}")
     timed = bound_seconds(form, bound, plan)
     yield _check("bound_seconds", _same(timed, certificate.bound_seconds), f"{timed}")
-    others = alternatives(form, plan, price, len(result.alternatives))
+    others, within = neighbourhood(form, plan, price, len(result.alternatives))
     same = _same([_plain(a) for a in others], [_plain(a) for a in result.alternatives])
     yield _check("alternatives", same, f"{len(result.alternatives)}")
+    if result.within_error is not None:
+        same = _same(_plain(within), _plain(result.within_error))
+        yield _check("within the error", same, f"{result.within_error.shapes} shapes")
+    for name, holds, said in recheck_sure(result, form.more):
+        yield _check(name, holds, said)
 
 
 def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Check]:

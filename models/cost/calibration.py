@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, field_validator
 
+from optplan.models.errors import QuantityError
 from optplan.models.record import Count, Flag, Record, Share, Text
-from optplan.models.units import Bytes, Seconds
+from optplan.models.units import Bytes, Seconds, parse
 
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+Ends = tuple[
+    Annotated[float, Field(allow_inf_nan=False)], Annotated[float, Field(allow_inf_nan=False)]
+]
 
 
 class Seen(Record):
@@ -135,5 +143,106 @@ class Calibration(Record):
     """Devices that it is of; on any other an answer warns. Empty: of none in particular."""
     notes: str = ""
     """More on how it was fitted and where it fails."""
+    intervals: dict[str, Ends] = Field(default_factory=dict)
+    """Ends between which a constant lies with 95 % probability, by the fit; in seconds and bytes
+    where the constant has a unit. Prices do not depend on them."""
     sources: dict[str, str]
     """Origin of every field that is set."""
+
+    @field_validator("intervals", mode="before")
+    @classmethod
+    def _read_ends(cls, given: object) -> object:
+        """Read ends that carry a unit, and refuse what no constant could be."""
+        if not isinstance(given, Mapping):
+            return given
+        return {name: constant_ends(str(name), ends) for name, ends in given.items()}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """
+    Values that a constant can have.
+
+    Parameters
+    ----------
+    least, most
+        Ends, both possible.
+    dimension
+        ``seconds`` or ``bytes`` where it has a unit.
+    """
+
+    least: float
+    most: float = math.inf
+    dimension: Literal["seconds", "bytes"] | None = None
+
+
+_SHARE, _POSITIVE, _LOSS = Reach(0.0, 1.0), Reach(1e-6, 1.0), Reach(0.0)
+
+UNCERTAIN = {
+    "utilization_peak": _POSITIVE,
+    "utilization_fp8": _POSITIVE,
+    "attention_loss": Reach(1.0),
+    "hbm_efficiency": _POSITIVE,
+    "link_efficiency": _POSITIVE,
+    "network_efficiency": _POSITIVE,
+    "launch_seconds": Reach(0.0, 1.0, "seconds"),
+    "step_latency": Reach(0.0, 1.0, "seconds"),
+    "overlap_tp": _SHARE,
+    "fused_tp": _SHARE,
+    "overlap_dp": _SHARE,
+    "overlap_cp": _SHARE,
+    "overlap_fsdp": _SHARE,
+    "overlap_ep": _SHARE,
+    "p2p_exposed": _SHARE,
+    "tokens_half": _LOSS,
+    "shard_loss": _LOSS,
+    "alignment_loss": _LOSS,
+    "pointwise": _LOSS,
+    "q_slope": _LOSS,
+    "kappa": _LOSS,
+    "reserve": Reach(0.0, 2.0**45, "bytes"),
+}
+"""Constants that may be given an interval: numbers that runs could teach."""
+
+
+def constant_ends(name: str, ends: Any) -> tuple[float, float]:
+    """
+    Read the two ends of a constant's interval: numbers, or quantities with their unit.
+
+    Raises
+    ------
+    ValueError
+        There is no such constant, an end is no value of it, or the ends are in the wrong order.
+    """
+    if name not in UNCERTAIN:
+        raise ValueError(f"'{name}' is no constant with an interval; known: {', '.join(UNCERTAIN)}")
+    if not isinstance(ends, list | tuple) or len(ends) != 2:
+        raise ValueError(f"{name} needs two ends; write them as [0.5, 1.0]")
+    low, high = (_constant(name, end) for end in ends)
+    if low > high:
+        raise ValueError(f"{low:g} is above {high:g}; write the lower end of {name} first")
+    return low, high
+
+
+def _constant(name: str, value: Any) -> float:
+    """Read one value of a constant."""
+    reach = UNCERTAIN[name]
+    try:
+        if isinstance(value, str) and reach.dimension is not None:
+            found = float(parse(value, reach.dimension))
+        elif isinstance(value, bool):
+            raise ValueError
+        else:
+            found = float(value)
+    except QuantityError as error:
+        raise ValueError(f"{name}: {error}") from None
+    except (TypeError, ValueError):
+        raise ValueError(f"'{value}' is no number; give {name} two ends") from None
+    if not reach.least <= found <= reach.most or math.isinf(found):
+        raise ValueError(f"{name} cannot be {found:g}; it lies between {_span(reach)}")
+    return found
+
+
+def _span(reach: Reach) -> str:
+    """Print the values that a constant can have."""
+    return f"{reach.least:g} and {reach.most:g}"

@@ -141,6 +141,7 @@ class Problem(Record):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of everything that the answer depends on; equal problems have equal fingerprints."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Hash of everything that the plan depends on; equal problems have equal fingerprints."""
+        whole = self.model_dump(mode="json", exclude={"calibration": {"intervals"}})
+        text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

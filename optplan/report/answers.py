@@ -9,6 +9,7 @@ from optplan.explain import Answer
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.layouts import plain_table, short
 from optplan.report.sizes import at_hand_text, cheapest_table
+from optplan.report.sure import flips_text
 from optplan.report.terminal import show_evaluation, show_result
 from optplan.size import Sizing
 
@@ -40,6 +41,8 @@ def show_answer(console: Console, answer: Answer) -> None:
                 short(one.plan) if one.binds else "",
             )
         console.print(table)
+    if answer.flips is not None:
+        console.print(flips_text(answer.flips))
     if answer.why_not is not None:
         console.print(Text("\nThe plan that was asked about", "bold"))
         show_evaluation(console, answer.why_not)

@@ -13,12 +13,13 @@ from optplan.models.cost.price import PARTS, TERMS, Estimate
 from optplan.models.numbers import counted
 from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
-from optplan.models.spec.problem import TIMED, Problem
+from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.clashes import explained
 from optplan.report.fronts import costs_text, front_table
 from optplan.report.layouts import plain_table, plan_text, recomputed, short
 from optplan.report.phases import phases_table
+from optplan.report.sure import flips_text, robust_text, within_text
 from optplan.result import Certificate, Evaluation, Result, WayOut
 from optplan.verify import Verification
 
@@ -78,6 +79,12 @@ def show_result(
             console.print(front_table(result))
         if top and result.alternatives:
             console.print(_alternatives(result))
+        if result.within_error is not None:
+            console.print(within_text(result.within_error))
+        if result.robust is not None:
+            console.print(robust_text(result.robust))
+        if result.flips is not None:
+            console.print(flips_text(result.flips))
     console.print(_census(result.certificate, console.width, result.exit_code in (0, 1)))
 
 
@@ -261,13 +268,7 @@ def _alternatives(result: Result) -> RenderableType:
             f"{other.behind:+.2%}",
             bytes_text(other.peak_bytes),
         )
-    error = result.problem.accuracy.held_out
-    if error is None or result.problem.main_goal not in TIMED:
-        return table
-    near = sum(other.behind < error for other in result.alternatives)
-    word = "they all are" if near == len(result.alternatives) else f"{near} of them are"
-    note = f"  {word} closer than the model's error of {error:.1%}: on hardware they may win"
-    return Group(table, Text(note, "dim")) if near else table
+    return table
 
 
 def _census(certificate: Certificate, width: int, done: bool) -> RenderableType:

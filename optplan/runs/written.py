@@ -59,6 +59,8 @@ def calibration_text(found: CalibrationFit, more: Mapping[str, Any] | None = Non
 def plain(calibration: Calibration) -> dict[str, Any]:
     """Return a calibration as a file writes it: quantities with units, nothing that is left out."""
     data = calibration.model_dump(mode="json", exclude_none=True, exclude={"name", "accelerators"})
+    if not data["intervals"]:
+        del data["intervals"]
     return {
         key: _short(value) if isinstance(value, float) else value for key, value in data.items()
     }
