@@ -9,7 +9,7 @@ from cyclopts import Parameter
 Sets = Annotated[
     tuple[str, ...],
     Parameter(
-        name="--set", negative="", help="Put a value over the spec's: tp=8, cluster.nodes=4."
+        name="--set", negative="", help="Put a value over the spec's: tp=8, nodes=4."
     ),
 ]
 Limits = Annotated[

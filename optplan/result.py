@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -11,6 +12,9 @@ from optplan.models.cost.price import Estimate
 from optplan.models.record import Record
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+
+if TYPE_CHECKING:
+    from optplan.tables import Table
 
 FORMAT = 1
 """Version of the JSON form; keys are only ever added within one version."""
@@ -22,6 +26,12 @@ class Reply(Record):
     def to_json(self) -> str:
         """Render as JSON, keys in a fixed order."""
         return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
+
+    def table(self) -> Table:
+        """Return the rows of the answer, for a file, a notebook or a data frame."""
+        from optplan.tables import table_of
+
+        return table_of(self)
 
 
 class Status(Record):
