@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from optplan.models.spec.problem import Problem
     from optplan.models.spec.space import Limit, Search
     from optplan.models.spec.workload import Architecture, Workload
+    from optplan.own_rules import installed_rules, read_rules
     from optplan.planner import solve
     from optplan.result import Result
     from optplan.size import size
     from optplan.solvers.base import Holding, SolverConfig, Termination
+    from optplan.sweep import Sweep, read_sweep, sweep
+    from optplan.tables import Table
     from optplan.validate import validate
     from optplan.verify import verify
     from optplan.written import write_model
@@ -56,6 +59,8 @@ __all__ = [
     "Rule",
     "Search",
     "SolverConfig",
+    "Sweep",
+    "Table",
     "Termination",
     "Workload",
     "__version__",
@@ -65,12 +70,16 @@ __all__ = [
     "cp_model",
     "evaluate",
     "explain",
+    "installed_rules",
     "load",
     "of_choices",
     "plan_in",
     "pyomo_model",
+    "read_rules",
+    "read_sweep",
     "size",
     "solve",
+    "sweep",
     "validate",
     "verify",
     "write_model",
@@ -97,6 +106,8 @@ _HOMES = {
     "Rule": "optplan.models.rules.registry",
     "Search": "optplan.models.spec.space",
     "SolverConfig": "optplan.solvers.base",
+    "Sweep": "optplan.sweep",
+    "Table": "optplan.tables",
     "Termination": "optplan.solvers.base",
     "Workload": "optplan.models.spec.workload",
     "calibrate": "optplan.calibrate",
@@ -105,12 +116,16 @@ _HOMES = {
     "cp_model": "optplan.live",
     "evaluate": "optplan.evaluate",
     "explain": "optplan.explain",
+    "installed_rules": "optplan.own_rules",
     "load": "optplan.load",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",
     "pyomo_model": "optplan.live",
+    "read_rules": "optplan.own_rules",
+    "read_sweep": "optplan.sweep",
     "size": "optplan.size",
     "solve": "optplan.planner",
+    "sweep": "optplan.sweep",
     "validate": "optplan.validate",
     "verify": "optplan.verify",
     "write_model": "optplan.written",

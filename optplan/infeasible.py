@@ -44,7 +44,11 @@ def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explan
         ``core`` is minimal: the others of its rules can hold together without any one of them.
         Clashes that would remain without the core are ``further``. Every way out has been solved.
     """
-    form = _opened_form(problem, rules)
+    try:
+        form = formulate(problem, rules, widened=True)
+    except InputError:
+        # With everything open the space is too large; what the search fixes stays fixed.
+        form = formulate(problem, rules)
     found = list(clashes(form.program, _rank, _subject))
     words = [tuple(_reason(form, one, name) for name in one.rules) for one in found]
     return Explanation(
@@ -52,20 +56,10 @@ def explain_infeasible(problem: Problem, rules: tuple[Rule, ...] = ()) -> Explan
     )
 
 
-def core_of(problem: Problem, rules: tuple[Rule, ...] = ()) -> tuple[Reason, ...]:
-    """Name the smallest set of rules that clash, without looking for ways out."""
-    form = _opened_form(problem, rules)
+def core_of(form: Formulation) -> tuple[Reason, ...]:
+    """Name the smallest set of rules that clash in a program, without looking for ways out."""
     found = next(iter(clashes(form.program, _rank, _subject)))
     return tuple(_reason(form, found, name) for name in found.rules)
-
-
-def _opened_form(problem: Problem, rules: tuple[Rule, ...]) -> Formulation:
-    """Formulate with every choice open and what the search fixes as rules, so that they clash."""
-    try:
-        return formulate(problem, rules, widened=True)
-    except InputError:
-        # With everything open the space is too large; what the search fixes stays fixed.
-        return formulate(problem, rules)
 
 
 def _rank(name: str) -> int:

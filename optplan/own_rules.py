@@ -66,7 +66,9 @@ class Guarded(Rule):
         for finding in findings:
             if not isinstance(finding, Finding) or finding.name.split("[")[0] != self.name:
                 wrong = f"holds gives {finding!r}, which is no finding of {self.name}"
-                raise InputError([Fault(self.place, self.name, wrong, "yield optplan.Finding(...)")])
+                raise InputError(
+                    [Fault(self.place, self.name, wrong, "yield optplan.Finding(...)")]
+                )
         yield from findings
 
     def _asked(self, ask: Callable[[], T]) -> T:

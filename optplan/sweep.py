@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import optplan
 from optplan.load import load
-from optplan.models.errors import Fault, InputError
+from optplan.models.errors import InputError
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.problem import Problem
 from optplan.own_rules import RuleSet

@@ -62,6 +62,28 @@ class Table(Record):
         writer.writerows(self.rows)
         return text.getvalue()
 
+    def to_parquet(self) -> bytes:
+        """
+        Render as a Parquet file; a column of mixed kinds becomes text.
+
+        Raises
+        ------
+        InputError
+            Pyarrow is not installed.
+        """
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            remedy = "pip install 'optplan[parquet]', or take to_csv()"
+            raise InputError(
+                [Fault("", "to_parquet", "pyarrow is not installed", remedy)]
+            ) from None
+        held = pyarrow.table({name: _alike(self.column(name)) for name in self.columns})
+        file = io.BytesIO()
+        parquet.write_table(held, file)
+        return file.getvalue()
+
     def to_frame(self) -> DataFrame:
         """
         Return a pandas data frame, one column each.
@@ -92,6 +114,14 @@ class Table(Record):
             lines += [_html_row(row) for row in rows[-half:]]
         body = "\n".join(lines)
         return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def _alike(cells: tuple[Cell, ...]) -> list[Cell]:
+    """Bring the cells of a column to one kind: whole numbers among fractions, or else text."""
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds <= {int, float} or len(kinds) == 1:
+        return list(cells)
+    return [None if cell is None else str(cell) for cell in cells]
 
 
 def _html_row(row: Sequence[Cell]) -> str:

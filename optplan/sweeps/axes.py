@@ -1,4 +1,4 @@
-"""Axes of a sweep: what is varied, written as ``nodes=1..64`` or ``network=[200 Gb/s, 400 Gb/s]``."""
+"""Axes of a sweep: what is varied, written as ``nodes=1..64`` or ``tp=[1, 2, 4]``."""
 
 from __future__ import annotations
 
@@ -207,9 +207,7 @@ def _refuse_sizes(grid: Grid) -> None:
         raise InputError([Fault("--over", "", problem, f"at most {MOST_POINTS:,}")])
 
 
-def _values(
-    given: Values, path: tuple[str, ...], place: str, faults: list[Fault]
-) -> list[object]:
+def _values(given: Values, path: tuple[str, ...], place: str, faults: list[Fault]) -> list[object]:
     """Read the values of one axis."""
     if isinstance(given, str):
         return _from_text(given.strip(), path, place, faults)

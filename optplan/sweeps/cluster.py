@@ -119,7 +119,9 @@ class Cluster:
         except Exception as error:
             # A scheduler gives a problem up when several workers were lost over it.
             if type(error).__name__ == "KilledWorker":
-                row = empty("killed", "several workers of the cluster ended over it", task.fingerprint)
+                row = empty(
+                    "killed", "several workers of the cluster ended over it", task.fingerprint
+                )
                 return row | {"devices": task.problem.devices}
             if isinstance(error, ImportError) or future.status == "error":
                 said = " ".join(f"{type(error).__name__}: {error}".split())

@@ -11,11 +11,13 @@ from typing import Literal
 
 import optplan
 from optplan.models.errors import InputError
+from optplan.models.formulate import Formulation
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.own_rules import RuleSet
+from optplan.solvers.exhaustive import count
 from optplan.tables import Cell, plan_cells, price_cells
 
 SETTLED = ("optimal", "infeasible", "input")
@@ -39,12 +41,13 @@ UNLIKE = ("seconds",)
 FLAGS = tuple(name for name, one in Plan.model_fields.items() if isinstance(one.default, bool))
 """Columns that hold true or false."""
 
+MOST_POINTS = 2_000_000
+"""Points up to which a clash is looked for; of more, only how many each rule removed."""
+
 LONGEST = 500
 """Characters that a reason may have."""
 
-Status = Literal[
-    "optimal", "infeasible", "input", "time-limit", "memory-limit", "killed", "fault"
-]
+Status = Literal["optimal", "infeasible", "input", "time-limit", "memory-limit", "killed", "fault"]
 
 
 class Task(Record):
@@ -150,7 +153,7 @@ def _row(task: Task) -> dict[str, Cell]:
     told = certificate_of(form, outcome, plan, price, config)
     status, reason = _status(outcome.termination, outcome.detail, plan is not None)
     if status == "infeasible":
-        reason = _clash(problem, own)
+        reason = _clash(form, told.removed_by_rule)
     capacity = price.memory.capacity_bytes if price else None
     rate = price.tokens_per_second_per_device * problem.devices if price else None
     row = empty(status, reason, task.fingerprint) | plan_cells(plan) | price_cells(price)
@@ -176,9 +179,23 @@ def _status(termination: str, detail: str, held: bool) -> tuple[Status, str]:
     return "fault", detail or f"the engine ended with {termination}"
 
 
-def _clash(problem: Problem, rules: tuple[Rule, ...]) -> str:
-    """Name the rules that no plan obeys together."""
-    from optplan.infeasible import core_of
+def _clash(form: Formulation, removed: dict[str, int]) -> str:
+    """
+    Name the rules that no plan obeys together.
 
-    core = core_of(problem, rules)
-    return "; ".join(f"{one.rule}: {one.text or one.sentence}" for one in core)
+    What the search fixes stays fixed here, which ``optplan explain`` opens: that would take many
+    times longer than the answer itself.
+    """
+    from optplan.infeasible import core_of
+    from optplan.models.formulate import formulate
+
+    none = [name for name, values in form.program.domain.items() if not values]
+    if none:
+        return "; ".join(f"search.{name}: no value asked for is possible here" for name in none)
+    points = count(form.program)
+    if points > MOST_POINTS:
+        told = ", ".join(f"{n:,} by {name}" for name, n in removed.items())
+        return f"{points:,} points were removed: {told}"
+    if not points:
+        form = formulate(form.problem, form.more, widened=True)
+    return "; ".join(f"{one.rule}: {one.text or one.sentence}" for one in core_of(form))

@@ -29,7 +29,7 @@ GRACE = 30.0
 """Seconds beyond twice the limit after which a worker that does not stop itself is stopped."""
 
 START_SECONDS = 300.0
-"""Seconds that a worker may take to begin; importing the engines takes one where nothing else runs."""
+"""Seconds that a worker may take to begin; on a machine with nothing else to do it takes one."""
 
 Row: TypeAlias = dict[str, Cell]
 
@@ -132,7 +132,7 @@ class Worker:
         for _ in range(TRIES):
             if self._ended:
                 break
-            self._words = tempfile.TemporaryFile()
+            self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop
             process = self._process = _launched(self._memory_limit, self._words)
             answer = _exchange(process, "", START_SECONDS, threading.Event())
             if answer.strip() == READY:

@@ -317,5 +317,3 @@ def _taken(file: IO[bytes]) -> bool:
 def axes_of(head: Mapping[str, str]) -> tuple[Axis, ...]:
     """Return the axes that a table says it has."""
     return tuple(Axis.model_validate(axis) for axis in json.loads(head["axes"]))
-
-

@@ -75,7 +75,9 @@ class Span(Record):
     layout: str
     """The layout of the best plan of each value; empty where no value has a plan."""
     tokens_per_second_per_device: float | None
-    """The best throughput among them."""
+    """The best throughput of a device among them."""
+    tokens_per_second: float | None
+    """Throughput of all devices there."""
     best_at: str
     """Where it is reached, on all axes."""
 
@@ -200,6 +202,7 @@ def spans(table: Table, axis: str) -> tuple[Span, ...]:
             failed=sum(row["status"] in FAILED for row in rows),
             layout=layout,
             tokens_per_second_per_device=rate,
+            tokens_per_second=best["tokens_per_second"],
             best_at=at(best, axes) if layout else "",
         )
         if found and found[-1].layout == layout:
