@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from optplan.models.record import Record
 from optplan.models.spec.cluster import Cluster
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Search
 from optplan.models.spec.workload import Workload
 
-SECTIONS = {"search": Search, "workload": Workload, "cluster": Cluster}
+SECTIONS: Mapping[str, type[Record]] = {"search": Search, "workload": Workload, "cluster": Cluster}
 """Sections whose values may go by their own name."""
 
 

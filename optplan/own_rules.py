@@ -75,7 +75,7 @@ class Guarded(Rule):
         """Call into the rule; what it raises is reported where it arose."""
         try:
             return ask()
-        except OptplanError:
+        except (OptplanError, MemoryError):
             raise
         except Exception as error:
             raise InputError([_raised(error, self._file, self._line, self.name)]) from None

@@ -8,12 +8,12 @@ import os
 import queue
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import optplan
 from optplan.load import load
-from optplan.models.errors import InputError
+from optplan.models.errors import Fault, InputError
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.problem import Problem
 from optplan.own_rules import RuleSet
@@ -22,7 +22,7 @@ from optplan.result import Reply
 from optplan.solvers.catalogue import require
 from optplan.sweeps.axes import Axis, Grid, Values, grid_of
 from optplan.sweeps.points import RESULTS, UNSETTLED, Task, empty, versions, wrong
-from optplan.sweeps.pool import Crew, Local, Row
+from optplan.sweeps.pool import Crew, Local, Row, share
 from optplan.sweeps.store import NUMBER, Store, axes_of, read
 from optplan.sweeps.summary import Series, Span, counts, reasons, series, spans
 from optplan.tables import Cell, Table
@@ -212,14 +212,13 @@ def sweep(
         "rules": json.dumps({"names": names, "digest": given.digest}),
         "versions": versions(),
     }
-    memory = _share(workers or _cores()) if memory_limit is None else memory_limit
     store = Store(None if path is None else Path(path), grid.axes, head)
     try:
         if retry:
             store.forget(UNSETTLED)
         run = _Run(store, ask, progress)
         if run.pending:
-            run.work(_crew(dask, workers or _cores(), memory))
+            run.work(_crew(dask, workers or _cores(), memory_limit))
         found = store.table()
     finally:
         store.close()
@@ -271,7 +270,15 @@ class _Ask:
     def problem(self, number: int) -> Problem:
         """Load one problem."""
         sets = (*self.sets, *self.grid.sets(number))
-        return load(self.spec, sets=sets, limits=self.limits)
+        try:
+            return load(self.spec, sets=sets, limits=self.limits)
+        except InputError as error:
+            raise InputError([self._renamed(fault) for fault in error.faults]) from None
+
+    def _renamed(self, fault: Fault) -> Fault:
+        """Name the option that a value came by: what is swept was not set."""
+        swept = {f"--set {axis.key}": f"--over {axis.key}" for axis in self.grid.axes}
+        return replace(fault, place=swept.get(fault.place, fault.place))
 
     def task(self, problem: Problem) -> Task:
         """Put a problem into a parcel."""
@@ -293,16 +300,15 @@ class _Ask:
         InputError
             None of them can be loaded.
         """
-        marks, refused = [], None
-        numbers = self.grid.cross()
-        for number in numbers:
+        marks, refused = [], []
+        for number in self.grid.cross():
             try:
                 marks.append(self.problem(number).fingerprint)
             except InputError as error:
-                refused = refused or error
+                refused.append(error)
                 marks.append(wrong(error))
-        if refused is not None and all(" " in mark for mark in marks):
-            raise refused
+        if len(refused) == len(marks):
+            raise refused[0]
         return hashlib.sha256("\n".join(marks).encode()).hexdigest()
 
 
@@ -400,13 +406,13 @@ class _Run:
             self.progress(Progress(len(self.ask.grid), done, self.failed, rate))
 
 
-def _crew(dask: str | None, workers: int, memory: int) -> Crew:
+def _crew(dask: str | None, workers: int, memory: int | None) -> Crew:
     """Hire whoever solves the problems."""
     if dask is None:
-        return Local(workers, memory)
+        return Local(workers, share(workers) if memory is None else memory)
     from optplan.sweeps.cluster import Cluster
 
-    return Cluster(dask, memory)
+    return Cluster(dask, -1 if memory is None else memory)
 
 
 def _cores() -> int:
@@ -414,12 +420,3 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _share(workers: int) -> int:
-    """Return the bytes of this machine's memory that each worker may take; 0 where unknown."""
-    try:
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 0
-    return max(2**30, whole // workers)

@@ -16,17 +16,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import optplan
 from optplan.sweep import Progress
-from tests.sweep_kills import SPEC, Found, alike, axes, undisturbed
+from tests.sweep_kills import SPEC, Found, axes, differences, undisturbed
 
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
-    """Start a scheduler and two workers without nannies; its address, and the workers' processes."""
-    from distributed import Client
+    """Start a scheduler and two workers without nannies; its address and the workers."""
+    Client: Any = import_module("distributed").Client
 
     told = folder / "scheduler.json"
     home = str(Path(optplan.__file__).parents[1])
@@ -77,10 +79,7 @@ def compare(folder: Path, count: int) -> Found:
         spec.write_text(SPEC, encoding="utf-8")
         path = folder / "dask.sqlite"
         found = optplan.sweep(spec, axes(count), path=path, dask=address, progress=watch)
-    left, right = alike(whole), alike(found.table())
-    faults = [f"row {at} differs: {a} {b}" for at, (a, b) in enumerate(zip(left, right)) if a != b]
-    if len(left) != len(right):
-        faults.append(f"{len(left)} rows against {len(right)}")
+    faults = differences(whole, found.table())
     if not kills:
         faults.append("no worker was killed")
     return Found(len(found.rows), kills, faults, found.counts())

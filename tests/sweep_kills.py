@@ -77,6 +77,16 @@ def alike(table: Table) -> list[tuple[Cell, ...]]:
     return [tuple(row[at] for at in kept) for row in table.rows]
 
 
+def differences(one: Table, other: Table) -> list[str]:
+    """Name every row in which two tables differ."""
+    left, right = alike(one), alike(other)
+    pairs = enumerate(zip(left, right, strict=False))
+    found = [f"row {at} differs: {a} {b}" for at, (a, b) in pairs if a != b]
+    if len(left) != len(right) or one.columns != other.columns:
+        found.append(f"{len(left)} rows against {len(right)}")
+    return found
+
+
 @dataclass(frozen=True)
 class Found:
     """
@@ -157,10 +167,7 @@ def compare(folder: Path, count: int, kills: int, seed: int) -> Found:
     """Run both, and compare."""
     whole = undisturbed(folder, count)
     broken, faults = killed(folder, count, kills, seed)
-    left, right = alike(whole), alike(broken)
-    faults += [f"row {at} differs: {a} {b}" for at, (a, b) in enumerate(zip(left, right)) if a != b]
-    if len(left) != len(right):
-        faults.append(f"{len(left)} rows against {len(right)}")
+    faults += differences(whole, broken)
     sweep = optplan.read_sweep(folder / "killed.sqlite")
     return Found(len(broken), kills, faults, sweep.counts())
 

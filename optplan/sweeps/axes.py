@@ -20,7 +20,7 @@ from optplan.tables import Cell
 MOST_VALUES = 100_000
 """Values that one axis may have."""
 
-MOST_POINTS = 1_000_000
+MOST_POINTS = 200_000
 """Problems that one sweep may have."""
 
 _RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})(?:([*+])([0-9]{1,18}))?")

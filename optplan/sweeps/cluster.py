@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from importlib import import_module
 from typing import Any
 
 from optplan.models.errors import Fault, InputError
 from optplan.sweeps.points import Task, empty
-from optplan.sweeps.pool import Done, Row, Worker, answer
+from optplan.sweeps.pool import Done, Row, Worker, answer, share
 
 FRESH_SECONDS = 5.0
 """Age after which the number of a cluster's workers is asked for again."""
 
-CONNECT_SECONDS = 20
+CONNECT_SECONDS = 10
 """Seconds to wait for a scheduler."""
 
 _own = threading.local()
@@ -31,10 +32,12 @@ def run_there(task: str, memory_limit: int) -> Row:
     task
         The task as JSON.
     memory_limit
-        Bytes that the process may hold; 0 for no limit.
+        Bytes that the process may hold; 0 for no limit, below 0 for its share of the machine's.
     """
     worker: Worker | None = getattr(_own, "worker", None)
     if worker is None:
+        if memory_limit < 0:
+            memory_limit = share(import_module("distributed").get_worker().state.nthreads)
         worker = _own.worker = Worker(memory_limit)
     return answer(worker, Task.model_validate_json(task))
 
@@ -48,7 +51,7 @@ class Cluster:
     address
         Of its scheduler, such as ``tcp://10.0.0.1:8786``.
     memory_limit
-        Bytes that each problem may take; 0 for no limit.
+        Bytes that each problem may take, as for ``run_there``.
 
     Raises
     ------
@@ -58,12 +61,12 @@ class Cluster:
 
     def __init__(self, address: str, memory_limit: int) -> None:
         try:
-            from distributed import Client
+            Client: Any = import_module("distributed").Client
         except ImportError:
             remedy = "pip install 'optplan[dask]'"
             raise InputError([Fault("--dask", "", "Dask is not installed", remedy)]) from None
         try:
-            self._client: Any = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            self._client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             said = " ".join(str(error).split())
             problem = f"no scheduler answers at {address!r}: {said}"

@@ -227,6 +227,15 @@ def answer(worker: Worker, task: Task) -> Row:
     return empty("killed", reason, task.fingerprint) | {"devices": task.problem.devices}
 
 
+def share(workers: int) -> int:
+    """Return the bytes of this machine's memory that each worker may take; 0 where unknown."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+    return max(2**30, whole // workers)
+
+
 class Local:
     """Workers on this machine."""
 

@@ -259,7 +259,7 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._name = Path(f"{path}.lock")
+        self._name = Path(f"{path.resolve()}.lock")
         with _saying(path):
             self._file = self._held(path)
 

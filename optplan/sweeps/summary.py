@@ -159,20 +159,28 @@ def series(table: Table, along: str = "") -> tuple[Series, ...]:
 
 def _order(value: Cell) -> tuple[int, float]:
     """Order numbers by size, and leave the rest as it comes."""
-    number = isinstance(value, int | float)
-    return (0, float(value)) if number and value is not None else (1, 0.0)  # type: ignore[arg-type]
+    return (0, float(value)) if isinstance(value, int | float) else (1, 0.0)
+
+
+def _number(value: Cell) -> float | None:
+    """Return a cell of a column of numbers."""
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _whole(value: Cell) -> int | None:
+    """Return a cell of a column of whole numbers."""
+    return value if isinstance(value, int) else None
 
 
 def _point(row: Mapping[str, Cell], along: str, layout: str, changed: bool) -> Point:
     """Write one problem down as a point."""
-    each = row["tokens_per_second_per_device"]
-    rate = each if isinstance(each, float) else None
+    rate = _number(row["tokens_per_second_per_device"])
     return Point(
-        number=row["number"],
+        number=_whole(row["number"]) or 0,
         x=row[along],
-        status=row["status"],
-        devices=row["devices"],
-        tokens_per_second=row["tokens_per_second"],
+        status=str(row["status"]),
+        devices=_whole(row["devices"]),
+        tokens_per_second=_number(row["tokens_per_second"]),
         tokens_per_second_per_device=rate,
         device_hours_per_billion_tokens=1e9 / rate / HOUR if rate else None,
         layout=layout,
@@ -202,7 +210,7 @@ def spans(table: Table, axis: str) -> tuple[Span, ...]:
             failed=sum(row["status"] in FAILED for row in rows),
             layout=layout,
             tokens_per_second_per_device=rate,
-            tokens_per_second=best["tokens_per_second"],
+            tokens_per_second=_number(best["tokens_per_second"]),
             best_at=at(best, axes) if layout else "",
         )
         if found and found[-1].layout == layout:
@@ -213,8 +221,8 @@ def spans(table: Table, axis: str) -> tuple[Span, ...]:
 
 def _rate(row: Mapping[str, Cell]) -> float:
     """Return a row's throughput, below any where it has no plan."""
-    rate = row["tokens_per_second_per_device"]
-    return float(rate) if isinstance(rate, int | float) else -1.0
+    rate = _number(row["tokens_per_second_per_device"])
+    return -1.0 if rate is None else rate
 
 
 def _joined(left: Span, right: Span) -> Span:
