@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import optplan
 from optplan.load import load
 from optplan.models.errors import Fault, InputError
 from optplan.models.rules.registry import Rule
@@ -288,7 +287,6 @@ class _Ask:
             engine=self.engine,
             time_limit=self.time_limit,
             rules=self.rules,
-            version=optplan.__version__,
         )
 
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from optplan.models.errors import Fault, InputError
-from optplan.sweeps.points import Task, empty
+from optplan.sweeps.points import Task, empty, versions
 from optplan.sweeps.pool import Done, Row, Worker, answer, share
 
 FRESH_SECONDS = 5.0
@@ -20,7 +20,7 @@ CONNECT_SECONDS = 10
 _own = threading.local()
 
 
-def run_there(task: str, memory_limit: int) -> Row:
+def run_there(task: str, memory_limit: int, asked_by: str) -> Row:
     """
     Solve one problem on a worker of the cluster.
 
@@ -33,7 +33,16 @@ def run_there(task: str, memory_limit: int) -> Row:
         The task as JSON.
     memory_limit
         Bytes that the process may hold; 0 for no limit, below 0 for its share of the machine's.
+    asked_by
+        Versions of whoever asks; an answer by others would not be the same.
+
+    Raises
+    ------
+    RuntimeError
+        The versions here are others.
     """
+    if asked_by != versions():
+        raise RuntimeError(f"{versions()} there, {asked_by} here")
     worker: Worker | None = getattr(_own, "worker", None)
     if worker is None:
         if memory_limit < 0:
@@ -91,7 +100,7 @@ class Cluster:
         """Take a problem, and tell when it is answered."""
         try:
             future = self._client.submit(
-                run_there, task.model_dump_json(), self._memory_limit, pure=False
+                run_there, task.model_dump_json(), self._memory_limit, versions(), pure=False
             )
         except Exception as error:
             raise self._lost(error) from None
@@ -129,7 +138,7 @@ class Cluster:
             if isinstance(error, ImportError) or future.status == "error":
                 said = " ".join(f"{type(error).__name__}: {error}".split())
                 problem = f"a worker of the cluster cannot solve: {said}"
-                remedy = "install the same version of optplan on every worker"
+                remedy = "install the same versions of optplan and its libraries on every worker"
                 return InputError([Fault("--dask", "", problem, remedy)])
             return self._lost(error)
 

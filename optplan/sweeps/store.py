@@ -61,6 +61,9 @@ class Store:
 
     def __init__(self, path: Path | None, axes: tuple[Axis, ...], head: Mapping[str, str]) -> None:
         self._path, self._axes = path, axes
+        if path is not None and path.exists() and not path.is_file():
+            what = "a directory" if path.is_dir() else "no file"
+            raise InputError([Fault(str(path), "", f"this is {what}", "name another file")])
         self._lock = None if path is None else Lock(path)
         try:
             with self._saying():

@@ -261,4 +261,5 @@ def _about(status: str, reason: str) -> str:
     if status != "infeasible":
         return reason
     rules = [part.partition(": ")[0] for part in reason.split("; ")]
-    return ", ".join(rule.partition("[")[0] for rule in rules if "." in rule and " " not in rule)
+    named = [rule.partition("[")[0] for rule in rules if "." in rule and " " not in rule]
+    return ", ".join(named) or "no plan obeys every rule"
