@@ -175,6 +175,7 @@ def formulate(
             values = np.intersect1d(values, np.array(framed[name], dtype=np.int64))
         say.choice(name, values, WORDS.get(name, ()))
     posted = [known for known in rules() if known.applies(problem)]
+    more = [known for known in more if known.applies(problem)]
     priced = [known for known in posted if known.name.startswith("capacity.")]
     wanted_rules = [
         Asked(name, values)

@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from optplan.models.spec.problem import Problem
     from optplan.models.spec.space import Limit, Search
     from optplan.models.spec.workload import Architecture, Workload
+    from optplan.own_rules import installed_rules, read_rules
     from optplan.planner import solve
     from optplan.result import Result
     from optplan.robust import robust
     from optplan.size import size
     from optplan.solvers.base import Holding, SolverConfig, Termination
+    from optplan.sweep import Sweep, read_sweep, sweep
+    from optplan.tables import Table
     from optplan.validate import validate
     from optplan.verify import verify
     from optplan.written import write_model
@@ -58,6 +61,8 @@ __all__ = [
     "Rule",
     "Search",
     "SolverConfig",
+    "Sweep",
+    "Table",
     "Termination",
     "Workload",
     "__version__",
@@ -68,13 +73,17 @@ __all__ = [
     "evaluate",
     "explain",
     "flips",
+    "installed_rules",
     "load",
     "of_choices",
     "plan_in",
     "pyomo_model",
+    "read_rules",
+    "read_sweep",
     "robust",
     "size",
     "solve",
+    "sweep",
     "validate",
     "verify",
     "write_model",
@@ -101,6 +110,8 @@ _HOMES = {
     "Rule": "optplan.models.rules.registry",
     "Search": "optplan.models.spec.space",
     "SolverConfig": "optplan.solvers.base",
+    "Sweep": "optplan.sweep",
+    "Table": "optplan.tables",
     "Termination": "optplan.solvers.base",
     "Workload": "optplan.models.spec.workload",
     "calibrate": "optplan.calibrate",
@@ -110,13 +121,17 @@ _HOMES = {
     "evaluate": "optplan.evaluate",
     "explain": "optplan.explain",
     "flips": "optplan.flips",
+    "installed_rules": "optplan.own_rules",
     "load": "optplan.load",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",
     "pyomo_model": "optplan.live",
+    "read_rules": "optplan.own_rules",
+    "read_sweep": "optplan.sweep",
     "robust": "optplan.robust",
     "size": "optplan.size",
     "solve": "optplan.planner",
+    "sweep": "optplan.sweep",
     "validate": "optplan.validate",
     "verify": "optplan.verify",
     "write_model": "optplan.written",

@@ -14,9 +14,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from optplan import cli_answers, cli_runs
+from optplan import cli_answers, cli_runs, cli_sweeps
 from optplan.arguments import choices, memory, seconds, whole
-from optplan.flags import Json, Limits, Sets
+from optplan.flags import Json, Limits, Rules, Sets
 from optplan.models.errors import InputError, OptplanError
 from optplan.output import console, dump, write
 
@@ -44,6 +44,7 @@ def solve(
     engine: Engine = "cp-sat",
     set: Sets = (),
     limit: Limits = (),
+    rules: Rules = (),
     time_limit: str | None = None,
     resolution: str | None = None,
     seed: int = 0,
@@ -88,8 +89,11 @@ def solve(
     whole("--top", top, 0, 1000)
     whole("--workers", workers, 1, 1024)
     whole("--seed", seed, 0, 2**31 - 1)
+    from optplan.own_rules import asked_rules
     from optplan.planner import solve as run
     from optplan.report.progress import Watch
+
+    own = asked_rules(rules).load()
 
     with Watch(quiet=json) as watch:
         result = run(
@@ -99,6 +103,7 @@ def solve(
             time_limit=limited,
             sets=set,
             limits=limit,
+            rules=own,
             seed=seed,
             workers=workers,
             resolution=apart,
@@ -108,7 +113,7 @@ def solve(
         if robust or box:
             from optplan.sure import surely
 
-            result = surely(result, box=box, time_limit=limited, say=watch.say)
+            result = surely(result, box=box, rules=own, time_limit=limited, say=watch.say)
     if json:
         write(result.to_json())
     else:
@@ -120,7 +125,13 @@ def solve(
 
 @app.command
 def evaluate(
-    spec: str, /, *plan: str, json: Json = False, set: Sets = (), limit: Limits = ()
+    spec: str,
+    /,
+    *plan: str,
+    json: Json = False,
+    set: Sets = (),
+    limit: Limits = (),
+    rules: Rules = (),
 ) -> int:
     """
     Price one plan, list the rules it breaks, and tell how far it is from the best.
@@ -135,8 +146,10 @@ def evaluate(
     """
     values = choices(plan)
     from optplan.evaluate import evaluate as run
+    from optplan.own_rules import asked_rules
 
-    evaluation = run(_path(spec), values, sets=set, limits=limit)
+    own = asked_rules(rules).load()
+    evaluation = run(_path(spec), values, sets=set, limits=limit, rules=own)
     if json:
         write(evaluation.to_json())
     else:
@@ -147,7 +160,7 @@ def evaluate(
 
 
 @app.command
-def verify(plan: str, /, *, json: Json = False) -> int:
+def verify(plan: str, /, *, json: Json = False, rules: Rules = ()) -> int:
     """
     Re-check a plan and its certificate without trusting the run that wrote them.
 
@@ -156,9 +169,10 @@ def verify(plan: str, /, *, json: Json = False) -> int:
     plan
         The JSON that optplan solve SPEC --json wrote.
     """
+    from optplan.own_rules import asked_rules
     from optplan.verify import verify as run
 
-    verification = run(plan)
+    verification = run(plan, asked_rules(rules).load())
     if json:
         write(verification.to_json())
     else:
@@ -278,6 +292,7 @@ def model(
 
 app.command(cli_answers.explain)
 app.command(cli_answers.size)
+app.command(cli_sweeps.sweep)
 app.command(cli_runs.calibrate)
 app.command(cli_runs.validate)
 

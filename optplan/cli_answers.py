@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from optplan.arguments import choices, job, seconds
-from optplan.flags import Json, Limits, Sets
+from optplan.flags import Json, Limits, Rules, Sets
 from optplan.output import console, write
 
 
@@ -21,6 +21,7 @@ def explain(
     json: Json = False,
     set: Sets = (),
     limit: Limits = (),
+    rules: Rules = (),
     time_limit: str | None = None,
 ) -> int:
     """
@@ -43,9 +44,11 @@ def explain(
     limited = seconds(time_limit)
     asked = None if why_not is None else choices(_split(why_not))
     from optplan.explain import explain as run
+    from optplan.own_rules import asked_rules
     from optplan.report.answers import show_answer
     from optplan.report.progress import Watch
 
+    own = asked_rules(rules).load()
     with Watch(quiet=json) as watch:
         answer = run(
             Path(spec),
@@ -53,6 +56,7 @@ def explain(
             flips=flips,
             sets=set,
             limits=limit,
+            rules=own,
             time_limit=limited,
             progress=watch.tell,
             say=watch.say,
@@ -78,6 +82,7 @@ def size(
     json: Json = False,
     set: Sets = (),
     limit: Limits = (),
+    rules: Rules = (),
     time_limit: str | None = None,
 ) -> int:
     """
@@ -109,16 +114,19 @@ def size(
 
     limited = seconds(time_limit)
     asked = job(tokens, by, within, start, most_nodes)
+    from optplan.own_rules import asked_rules
     from optplan.report.answers import show_sizing
     from optplan.report.progress import Watch
     from optplan.size import size as run
 
+    own = asked_rules(rules).load()
     with Watch(quiet=json) as watch:
         sizing = run(
             Path(spec),
             accelerators=[name.strip() for name in on.split(",") if name.strip()],
             sets=set,
             limits=limit,
+            rules=own,
             time_limit=limited,
             job=asked,
             at_hand=at_hand,

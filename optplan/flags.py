@@ -8,12 +8,18 @@ from cyclopts import Parameter
 
 Sets = Annotated[
     tuple[str, ...],
-    Parameter(
-        name="--set", negative="", help="Put a value over the spec's: tp=8, cluster.nodes=4."
-    ),
+    Parameter(name="--set", negative="", help="Put a value over the spec's: tp=8, nodes=4."),
 ]
 Limits = Annotated[
     tuple[str, ...],
     Parameter(name="--limit", negative="", help="Add a condition: 'pp * tp <= 32'."),
 ]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
+Rules = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--rules",
+        negative="",
+        help="Python file with rules of your own; none leaves out those of installed packages.",
+    ),
+]

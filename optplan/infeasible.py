@@ -9,7 +9,7 @@ from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.problem import Problem
 from optplan.reasons import reason_of
-from optplan.result import Explanation, WayOut
+from optplan.result import Explanation, Reason, WayOut
 from optplan.solvers.core import Clash, clashes
 from optplan.ways import (
     Change,
@@ -95,6 +95,18 @@ def find_clashes(problem: Problem, rules: tuple[Rule, ...] = ()) -> tuple[Formul
     except (InputError, ValueError):
         form = formulate(problem, rules)
         return form, list(clashes(form.program, _rank, _subject))
+
+
+def core_of(form: Formulation) -> tuple[Reason, ...]:
+    """
+    Name the smallest set of rules that clash in a program, and what they demand.
+
+    Nothing is solved for it but the clash: no nearest plans, no ways out.
+    """
+    found = next(iter(clashes(form.program, _rank, _subject)))
+    sentences = form.program.sentences
+    families = ((name, name.split("[")[0]) for name in found.rules)
+    return tuple(Reason(rule=n, sentence=sentences.get(f, f), text="") for n, f in families)
 
 
 def _rank(name: str) -> int:

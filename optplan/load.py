@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from optplan import catalogue
 from optplan.compose import Composer
 from optplan.faults import translate, unknown
+from optplan.keys import SHORT, path_of
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault, InputError
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import Search
 from optplan.places import REFUSED, Node, Refusal, dots, from_python, mapping, short
 from optplan.resolve import calibration_file, resolve
 from optplan.source import read_text
@@ -41,7 +41,8 @@ def load(source: Source, *, sets: Iterable[str] = (), limits: Iterable[str] = ()
         mapping; or a problem made before.
     sets
         Values to put over the spec's own, such as ``tp=8``, ``cluster.nodes=4`` or
-        ``micro_batch=[1, 2, 4]``. A bare name of the search space belongs under ``search``.
+        ``micro_batch=[1, 2, 4]``. A bare name stands for the one place that has it: ``tp`` for
+        ``search.tp``, ``nodes`` for ``cluster.nodes``.
     limits
         Conditions to add, such as ``pp * tp <= 32``.
 
@@ -169,15 +170,14 @@ def _with_sets(root: Node, sets: Iterable[str], faults: list[Fault]) -> Node:
             problem = f"'{short(text)}' is no 'key=value'"
             faults.append(Fault(place, "", problem, "write --set tp=8"))
             continue
-        path = ["search", key] if key in Search.model_fields else key.split(".")
+        path = list(path_of(key))
         dotted = ".".join(path)
         if dotted in seen:
             faults.append(Fault(place, dotted, f"'{short(key)}' is set twice", "keep one of them"))
             continue
         seen.add(dotted)
         if path[0] not in Problem.model_fields:
-            known = [*Search.model_fields, *Problem.model_fields]
-            faults.append(Fault(place, dotted, *unknown(path[0], known)))
+            faults.append(Fault(place, dotted, *unknown(path[0], list(SHORT))))
             continue
         before = len(faults)
         node = Composer(value.strip(), "", fixed=place, root=tuple(path)).compose(faults)

@@ -320,6 +320,7 @@ def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Est
     verdict = judge(form.problem, form.rules, plan, price)
     if not verdict.holds:
         name, text = next(iter(verdict.broken.items()))
+        _blame(form.more, name, text)
         raise OwnFault(f"the verifier refuses an engine's plan by {name}: {text}")
     known = form.program.evaluate(assignment)
     ticks = known["step_ticks"] * float(form.tick)
@@ -335,6 +336,15 @@ def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Est
             f"the estimate {price.memory.peak_bytes}"
         )
     return plan, price, verdict
+
+
+def _blame(own: Iterable[Rule], name: str, text: str) -> None:
+    """Refuse a rule out of a user's file whose two faces do not ask the same."""
+    for rule in own:
+        place = getattr(rule, "place", "")
+        if place and name.split("[")[0] == rule.name:
+            problem = f"post lets a plan through that holds refuses: {text}"
+            raise InputError([Fault(place, name, problem, "let both faces ask the same")])
 
 
 def _result(form: Formulation, outcome: Outcome, top: int | None, config: SolverConfig) -> Result:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,9 @@ from optplan.models.record import Record
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.sureness import Flips, Robust, WithinError
+
+if TYPE_CHECKING:
+    from optplan.tables import Table
 
 FORMAT = 1
 """Version of the JSON form; keys are only ever added within one version."""
@@ -24,6 +27,12 @@ class Reply(Record):
     def to_json(self) -> str:
         """Render as JSON, keys in a fixed order."""
         return json.dumps(self.model_dump(mode="json"), indent=1, allow_nan=False)
+
+    def table(self) -> Table:
+        """Return the rows of the answer, for a file, a notebook or a data frame."""
+        from optplan.tables import table_of
+
+        return table_of(self)
 
 
 class Status(Record):

@@ -162,11 +162,14 @@ def _checks(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     own = problem.fingerprint
     yield _check("fingerprint", own == result.certificate.fingerprint, f"{own[:16]} of the problem")
     yield _status(result)
+    rules = tuple(rule for rule in rules if rule.name in result.rules)
     missing = set(result.rules) - {rule.name for rule in rules}
     points = exhaustive.count(formulate(problem).program)
     yield _check("points", points == result.certificate.points, f"{points:,}")
     if missing:
         text = f"solved under rules that are not at hand: {', '.join(sorted(missing))}"
+        if any(not name.startswith("constrain.") for name in missing):
+            text += "; give their file by --rules, or install their package"
         yield _check("rules", None, text)
     elif points > MOST_POINTS and result.certificate.engine.startswith(("exhaustive", "paper")):
         yield _check("bound", None, f"{points:,} points are too many to price anew, one by one")

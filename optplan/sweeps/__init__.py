@@ -1,0 +1,1 @@
+"""Many problems at once: axes, workers, and the table that outlives them."""

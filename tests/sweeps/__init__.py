@@ -1,0 +1,1 @@
+"""Sweeps: axes, rows, the table, kills, clusters."""
