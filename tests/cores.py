@@ -419,16 +419,19 @@ def check(seed: int, routes: Counter[str], everything: bool) -> tuple[str, Expla
     return kind, told
 
 
-def sweep(seeds: Sequence[int], each: int) -> Iterator[tuple[int, str, str]]:
+def sweep(
+    seeds: Sequence[int], each: int, routes: Counter[str], seconds: float
+) -> Iterator[tuple[int, str, str]]:
     """Check problems one after the other; yields what is wrong with each, or nothing."""
-    routes: Counter[str] = Counter()
+    end = time.monotonic() + seconds
     for seed in seeds:
+        if time.monotonic() > end:
+            return
         try:
             kind, _ = check(seed, routes, seed % each == 0)
             yield seed, kind, ""
         except Exception as error:  # a crash is a finding like any other
             yield seed, "", f"{type(error).__name__}: {error}"
-    print(*(f"  {count:>7,}  {what}" for what, count in sorted(routes.items())), sep="\n")
 
 
 def main() -> int:
@@ -437,15 +440,21 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--each", type=int, default=5, help="all ways out of every so many")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     given = parser.parse_args()
     start, wrong = time.monotonic(), 0
     kinds: Counter[str] = Counter()
-    for seed, kind, problem in sweep(range(given.first, given.first + given.count), given.each):
+    routes: Counter[str] = Counter()
+    seeds = range(given.first, given.first + given.count)
+    for seed, kind, problem in sweep(seeds, given.each, routes, given.seconds):
         kinds[kind or "wrong"] += 1
         if problem:
             wrong += 1
             print(f"seed {seed}: {problem}", flush=True)
-    print(f"{given.count} problems, {wrong} wrong, {time.monotonic() - start:.0f} s; {dict(kinds)}")
+    print(*(f"  {count:>7,}  {what}" for what, count in sorted(routes.items())), sep="\n")
+    print(
+        f"{sum(kinds.values())} problems, {wrong} wrong, {time.monotonic() - start:.0f} s; {dict(kinds)}"
+    )
     return 1 if wrong else 0
 
 
