@@ -116,6 +116,10 @@ def _memory(rng: random.Random, spec: Spec) -> None:
     room = int((18 * weights + kept) * 10 ** rng.uniform(-1.5, 0.3)) + 10**6
     # Beside the reserve of the calibration that such a device gets.
     spec["cluster"]["accelerator"]["hbm"] = f"{7_680 * 2**20 + room} B"
+    if rng.random() < 0.4:
+        memory = int(12 * weights * 10 ** rng.uniform(-1.5, 0.5)) + 1
+        host = {"memory": f"{memory} B", "link": "32 GB/s", "bandwidth": "200 GB/s"}
+        spec["cluster"]["host"] = host
     for name, values in (
         ("recompute", ("none", "selective", "full")),
         ("zero", (0, 1)),
