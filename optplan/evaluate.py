@@ -16,6 +16,7 @@ from optplan.models.domains import WORDS, asked_values, coded
 from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import CHOICES, Formulation, formulate, plan_of
 from optplan.models.numbers import listed
+from optplan.models.program import Program
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -255,12 +256,26 @@ def _completed(
     if 0 < exhaustive.count(fixed) <= SMALL:
         near = nearest(fixed)
         if near is not None:
-            return form.decode(near)
+            return _fastest(form, fixed, form.decode(near))
     if set(values) & set(WHOLE) and (len(values) >= 3 or exhaustive.count(fixed)):
         usual = _usual(problem, values)
         if usual is not None:
             return plan_of(problem, usual)
     raise InputError([_nothing(form, given)])
+
+
+def _fastest(form: Formulation, fixed: Program, near: Plan) -> Plan:
+    """
+    Find the fastest plan that breaks no more rules than the nearest one, layers handed out well.
+
+    Where memory is among them the nearest plan stays: a faster one would only need more of it.
+    """
+    verdict = judge(form.problem, form.rules, near, estimate(form.problem, near))
+    names = frozenset(name.split("[")[0] for name in verdict.broken)
+    if any(name.startswith("capacity.") for name in names):
+        return near
+    best = proved(fixed.without(names)).best
+    return form.decode(best[0]) if best else near
 
 
 def _usual(problem: Problem, values: dict[str, int]) -> dict[str, int] | None:

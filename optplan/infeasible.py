@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from optplan.amounts import more_devices, other_batches, shorter_sequence
 from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
@@ -22,12 +23,9 @@ from optplan.ways import (
     host_way,
     launcher_way,
     moments_ways,
-    more_devices,
     narrowed,
     open_way,
     opened,
-    other_batches,
-    shorter_sequence,
     solved,
     sorted_ways,
     together,

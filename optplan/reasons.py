@@ -8,11 +8,10 @@ from optplan.judge import judge
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.memory import Slice
 from optplan.models.cost.price import Estimate, StageUse
-from optplan.models.domains import WORDS
 from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, plan_of
 from optplan.models.numbers import listed
-from optplan.models.program import Fits, Table
+from optplan.models.program import Choice, Fits, Table
 from optplan.models.rules.registry import Rule
 from optplan.models.rules.search import Listed
 from optplan.models.spec.plan import Plan
@@ -25,6 +24,9 @@ NEAREST_SECONDS = 20.0
 
 MOST_BROKEN = 4
 """Rules that one value is said to break at most."""
+
+FLAGS = ("sequence_parallel", "hsdp", "offload")
+"""Choices that are on or off."""
 
 STATES = ("parameters", "gradients", "optimizer")
 """Parts of a stage's memory that a batch does not change."""
@@ -52,7 +54,8 @@ def reason_of(form: Formulation, found: Clash, name: str) -> Reason:
     elif near.high is not None and near.least is not None:
         text = _bound(form, near, sentence, price)
     elif isinstance(rule, Listed):
-        text = f"the nearest plan has {rule.choice} {rule.shown(plan)}{_values(form, rule)}"
+        shown = _word(_choice(form, rule.choice), near.point[rule.choice])
+        text = f"the nearest plan has {rule.choice} {shown}{_values(form, rule)}"
         details = tuple(_refused(form, rule, near.point))
     else:
         text = _finding(form, rule, plan, price) or _legal(form, name)
@@ -121,7 +124,7 @@ def _refused(form: Formulation, rule: Listed, near: Mapping[str, int]) -> Iterat
         apart = ("capacity.", "limits.", own)
         tried.append({name: text for name, text in said.items() if not name.startswith(apart)})
     broken = min(tried, key=len)
-    word = WORDS[rule.choice][value] if rule.choice in WORDS else str(value)
+    word = _word(_choice(form, rule.choice), value)
     for name, text in list(broken.items())[:MOST_BROKEN]:
         yield f"with {rule.choice} {word}, {name}: {text}"
 
@@ -129,9 +132,20 @@ def _refused(form: Formulation, rule: Listed, near: Mapping[str, int]) -> Iterat
 def _values(form: Formulation, rule: Listed) -> str:
     """Say what a choice could be besides."""
     every = form.program.domain.get(rule.choice, ())
-    words = next(c for c in form.program.choices if c.name == rule.choice)
-    free = [words.word(v) for v in every]
+    words = _choice(form, rule.choice)
+    free = [_word(words, v) for v in every]
     return f"; possible here: {listed(free)}" if free else ""
+
+
+def _choice(form: Formulation, name: str) -> Choice:
+    return next(choice for choice in form.program.choices if choice.name == name)
+
+
+def _word(choice: Choice, value: int) -> str:
+    """Write a value as a person would: a flag is on or off."""
+    if choice.name in FLAGS:
+        return "on" if value else "off"
+    return choice.word(value)
 
 
 def _legal(form: Formulation, name: str) -> str:
@@ -139,9 +153,9 @@ def _legal(form: Formulation, name: str) -> str:
     for statement in form.program.statements:
         if isinstance(statement, Table) and statement.name == name and len(statement.keys) == 1:
             key = statement.keys[0]
-            words = next(c for c in form.program.choices if c.name == key)
-            every = [words.word(v) for v in words.values]
-            legal = [words.word(v) for v in words.values if (v,) in statement.index]
+            words = _choice(form, key)
+            every = [_word(words, v) for v in words.values]
+            legal = [_word(words, v) for v in words.values if (v,) in statement.index]
             if not legal:
                 return f"none of that is possible here; {key} can be in {listed(every)}"
             return f"legal: {key} in {listed(legal)} of {listed(every)}"

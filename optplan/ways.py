@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -26,9 +25,6 @@ Change = Callable[[Problem], Problem]
 
 WAY_SECONDS = 20.0
 """Time for each changed problem; one that takes longer is not told."""
-
-MOST_TIMES = 64
-"""Ways out look at clusters up to this many times larger."""
 
 MOST_WAYS = 12
 """Ways out that are told at most."""
@@ -126,15 +122,15 @@ def dropped(limit: Limit) -> tuple[str, Change]:
 def opened(name: str) -> tuple[str, Change]:
     """Leave a choice open that the spec fixes or narrows."""
     free = Search.model_fields[name].default
-    return f"leave {name} open", lambda before: _searched(before, **{name: free})
+    return f"leave {name} open", lambda before: searched(before, **{name: free})
 
 
-def _searched(problem: Problem, **changed: object) -> Problem:
+def searched(problem: Problem, **changed: object) -> Problem:
     """Return the problem with another search."""
     return problem.model_copy(update={"search": problem.search.model_copy(update=changed)})
 
 
-def _worked(problem: Problem, **changed: object) -> Problem:
+def worked(problem: Problem, **changed: object) -> Problem:
     """Return the problem with another workload."""
     return problem.model_copy(update={"workload": problem.workload.model_copy(update=changed)})
 
@@ -162,7 +158,7 @@ def moments_ways() -> Iterator[Way]:
     for name, what in (("adam-bf16-moments", "bf16"), ("adam-8bit", "8 bits")):
 
         def change(before: Problem, name: str = name) -> Problem:
-            return _worked(before, optimizer=name)
+            return worked(before, optimizer=name)
 
         yield Way(
             f"optimizer moments in {what} ({name})",
@@ -181,7 +177,7 @@ def host_way(problem: Problem) -> Way | None:
     free = {} if problem.search.offload is None else {"search.offload": None}
 
     def on(host: Host) -> Change:
-        return lambda before: _searched(before.with_cluster(host=host), offload=None)
+        return lambda before: searched(before.with_cluster(host=host), offload=None)
 
     if problem.cluster.host is not None:
         host = problem.cluster.host.model_copy(update={"memory": ENDLESS.memory})
@@ -216,7 +212,7 @@ def accelerator_ways(problem: Problem) -> Iterator[Way]:
         yield Way(text, "accelerator", change, edit)
 
 
-# -- changes by how much ---------------------------------------------------------------------------
+# -- solving a change ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -264,7 +260,7 @@ def _told(way: Way, problem: Problem, plan: Plan, price: Estimate) -> WayOut:
     host = changed.cluster.host
     if way.kind == "memory" and host is not None and host.memory == ENDLESS.memory:
         if not plan.offload:
-            return _written(way, text, edit, note, plan, price)
+            return written(way, text, edit, note, plan, price)
         need = _round_up(host_bytes(changed, plan))
         text = f"{text}: {bytes_text(need)} a node"
         if problem.cluster.host is not None:
@@ -273,10 +269,10 @@ def _told(way: Way, problem: Problem, plan: Plan, price: Estimate) -> WayOut:
             host = host.model_copy(update={"memory": need})
             edit = {**edit, "cluster.host": host.model_dump(mode="json")}
             note = "a lower bound: what its link and memory take is not in it; give cluster.host"
-    return _written(way, text, edit, note, plan, price)
+    return written(way, text, edit, note, plan, price)
 
 
-def _written(
+def written(
     way: Way, text: str, edit: dict[str, Any], note: str, plan: Plan, price: Estimate
 ) -> WayOut:
     """Fill in the record."""
@@ -294,154 +290,6 @@ def _written(
 def _round_up(size: int) -> int:
     """Round bytes up to a whole GiB."""
     return -(-size // 2**30) * 2**30
-
-
-def more_devices(
-    problem: Problem, rules: tuple[Rule, ...], clock: Clock, besides: Way | None = None
-) -> WayOut | None:
-    """
-    Find the fewest nodes on which a plan exists; a single node is filled up first.
-
-    Where devices may be idle, what fits on some fits on more, so that bisection finds the fewest.
-    Elsewhere every number is tried.
-    """
-    base = besides.change(problem) if besides else problem
-    cluster = base.cluster
-    some = cluster.devices_per_node < cluster.accelerator.domain and cluster.nodes == 1
-    if some:
-        found = _fewest(
-            base,
-            rules,
-            clock,
-            "devices_per_node",
-            cluster.devices_per_node,
-            cluster.accelerator.domain,
-        )
-        if found is not None:
-            return _grown(problem, "devices_per_node", found, besides)
-    most = min(cluster.nodes * MOST_TIMES, 2**20 // cluster.devices_per_node)
-    found = _fewest(base, rules, clock, "nodes", cluster.nodes, most)
-    return None if found is None else _grown(problem, "nodes", found, besides)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A number that works, its plan, and whether it is the fewest."""
-
-    number: int
-    plan: Plan
-    price: Estimate
-    fewest: bool
-
-
-def _fewest(
-    problem: Problem, rules: tuple[Rule, ...], clock: Clock, key: str, low: int, most: int
-) -> _Found | None:
-    """Double a number of the cluster until a plan exists, then look for the fewest."""
-    sure = True
-    held: tuple[int, tuple[Plan, Estimate]] | None = None
-    high = low
-
-    def ask(number: int) -> tuple[Plan, Estimate] | None:
-        nonlocal sure
-        clock.say(f"{number} {key.replace('_', ' ')}")
-        tried = attempt(problem.with_cluster(**{key: number}), rules, clock.left)
-        sure = sure and tried.settled
-        return tried.best
-
-    while held is None and high < most and clock.left > 0:
-        low, high = high, min(2 * high, most)
-        best = ask(high)
-        held = (high, best) if best else None
-    if held is None:
-        return None
-    monotone = problem.search.idle_devices and problem.prices != "paper"
-    while monotone and held[0] - low > 1 and clock.left > 0:
-        middle = (low + held[0]) // 2
-        best = ask(middle)
-        low, held = (low, (middle, best)) if best else (middle, held)
-    if not monotone:
-        for number in range(low + 1, held[0]):
-            if clock.left <= 0:
-                sure = False
-                break
-            best = ask(number)
-            if best:
-                held = (number, best)
-                break
-    sure = sure and (not monotone or held[0] - low <= 1)
-    return _Found(held[0], *held[1], sure)
-
-
-def _grown(problem: Problem, key: str, found: _Found, besides: Way | None) -> WayOut:
-    """Write down a larger cluster."""
-    cluster = problem.cluster
-    before = besides.text + ", " if besides else ""
-    if key == "nodes":
-        devices = found.number * cluster.devices_per_node
-        text = f"{found.number} nodes ({devices} devices) instead of {cluster.nodes}"
-    else:
-        text = f"{found.number} devices in the node instead of {cluster.devices_per_node}"
-    way = Way(before + text, "several" if besides else "devices", lambda one: one)
-    edit = {**(besides.edit if besides else {}), f"cluster.{key}": found.number}
-    note = "" if found.fewest else "fewer were not settled in time"
-    return _written(way, way.text, edit, note, found.plan, found.price)
-
-
-def shorter_sequence(problem: Problem, rules: tuple[Rule, ...], clock: Clock) -> WayOut | None:
-    """Find the longest shorter sequence that fits, in sixteenths of the present one."""
-    s = problem.workload.sequence_length
-    unit = 2 ** max(0, int(math.log2(max(1, s))) - 4)
-    if s < 32:
-        return None
-
-    def ask(times: int) -> tuple[Plan, Estimate] | None:
-        clock.say(f"sequence {times * unit}")
-        changed = _worked(problem, sequence_length=times * unit)
-        return best_of(changed, rules, clock.left)
-
-    low, high = 1, -(-s // unit)
-    held = ask(low)
-    if held is None:
-        return None
-    while high - low > 1 and clock.left > 0:
-        middle = (low + high) // 2
-        best = ask(middle)
-        if best is None:
-            high = middle
-        else:
-            low, held = middle, best
-    text = f"sequence of {low * unit} instead of {s}, the longest of {unit} tokens each that fits"
-    way = Way(text, "workload", lambda one: one, {"workload.sequence_length": low * unit})
-    return _written(way, way.text, way.edit, "", *held)
-
-
-def other_batches(problem: Problem, rules: tuple[Rule, ...], clock: Clock) -> Iterator[WayOut]:
-    """Take the nearest global batches that the fixed degrees split, or half and less."""
-    batch, search = problem.search.global_batch, problem.search
-    if not isinstance(batch, int):
-        return
-    fixed = [getattr(search, name) for name in ("dp", "micro_batch", "micro_batches")]
-    unit = math.prod(value for value in fixed if isinstance(value, int))
-    if batch % unit:
-        near = [batch // unit * unit, -(-batch // unit) * unit]
-    else:
-        near = [batch // times for times in (2, 4, 8) if batch % times == 0]
-    for other in near:
-        if not other:
-            continue
-
-        def change(before: Problem, other: int = other) -> Problem:
-            return _searched(before, global_batch=other)
-
-        text = f"global batch {other} instead of {batch}"
-        way = solved(
-            Way(text, "workload", change, {"search.global_batch": other}), problem, rules, clock
-        )
-        if way is not None:
-            yield way
-            if batch % unit == 0:
-                return
 
 
 def together(ways: Iterable[Way]) -> Way:

@@ -100,7 +100,7 @@ def clashes(
         return
     if program.pipeline is not None:
         # Where a table gives no price there is nothing to explain, unless it is so everywhere.
-        giving = {s.name for s in program.statements if isinstance(s, Table) and s.gives}
+        giving = _giving(program)
         priced = [b for b in broken if not any(names[i] in giving for i in b)]
         broken = priced or broken
     if not broken:
@@ -307,7 +307,7 @@ def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int
     ]
     # A point that a table has no row for lacks quantities; rules that read them say nothing of it.
     undefined: Mask = np.zeros((1,) * len(block.shape), dtype=bool)
-    giving = {s.name: s for s in grid.program.statements if isinstance(s, Table) and s.gives}
+    giving = _giving(grid.program)
     late = _late(grid.program) | {s.name for s in grid.program.statements if isinstance(s, Fits)}
     for name, ok in grid.judge(block):
         if name in late:
@@ -321,6 +321,17 @@ def _patterns(grid: Grid, block: Block, names: tuple[str, ...]) -> set[tuple[int
         return {(word,) for word in np.unique(words[0]).tolist()}
     flat = np.stack([np.broadcast_to(w, block.shape).ravel() for w in words], axis=1)
     return set(map(tuple, np.unique(flat, axis=0).tolist()))
+
+
+def _giving(program: Program) -> set[str]:
+    """Name the tables without whose rows a point has no price; they refuse nothing else."""
+    giving = {s.name for s in program.statements if isinstance(s, Table) and s.gives}
+    asking = {
+        s.name
+        for s in program.statements
+        if isinstance(s, Row | Fits) or (isinstance(s, Table) and not s.gives)
+    }
+    return giving - asking
 
 
 def _members(words: tuple[int, ...]) -> list[int]:

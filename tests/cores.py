@@ -18,45 +18,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from optplan.infeasible import explain_infeasible, find_clashes, more_ways_out
 from optplan.load import load
-from optplan.models.cost.estimate import estimate
-from optplan.models.cost.price import Estimate
-from optplan.models.expression import names, parse
-from optplan.models.formulate import Formulation
-from optplan.models.program import Table
-from optplan.models.rules.limits import UserLimit
-from optplan.models.rules.registry import Rule
-from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.planner import checked, problem_of
 from optplan.planner import run as solved
 from optplan.result import Explanation, WayOut
 from optplan.solvers import exhaustive
-from optplan.solvers.base import SolverConfig
-from optplan.solvers.core import Clash
-from tests.brute import Point, equal_chunks, handed_out, points
+from tests.oracle import Oracle, Wrong
 
 Spec = dict[str, Any]
 
 MOST_POINTS = 40_000
 """Points of the widened space that are still looked at one by one."""
 
-MOST_PLANS = 250
-"""Plans that are priced for one question; beyond that the exhaustive engine answers."""
-
 MOST_AGAIN = 400_000
 """Points of a changed problem that the exhaustive engine solves."""
 
 SAME = 1e-6
 """Share by which two engines may price the best plan differently."""
-
-
-class Wrong(AssertionError):
-    """A core or a way out is not what it says."""
 
 
 # -- problems --------------------------------------------------------------------------------------
@@ -136,6 +116,10 @@ def _memory(rng: random.Random, spec: Spec) -> None:
     room = int((18 * weights + kept) * 10 ** rng.uniform(-1.5, 0.3)) + 10**6
     # Beside the reserve of the calibration that such a device gets.
     spec["cluster"]["accelerator"]["hbm"] = f"{7_680 * 2**20 + room} B"
+    if rng.random() < 0.4:
+        memory = int(12 * weights * 10 ** rng.uniform(-1.5, 0.5)) + 1
+        host = {"memory": f"{memory} B", "link": "32 GB/s", "bandwidth": "200 GB/s"}
+        spec["cluster"]["host"] = host
     for name, values in (
         ("recompute", ("none", "selective", "full")),
         ("zero", (0, 1)),
@@ -246,106 +230,6 @@ KINDS: dict[str, Callable[[random.Random, Spec], None]] = {
 """What can be wrong with a problem."""
 
 
-# -- cores -----------------------------------------------------------------------------------------
-
-
-class Oracle:
-    """
-    Every point of a program, and what the second face of each rule says of it.
-
-    Points without a price are left out, unless none has one: where layers or experts cannot be laid
-    out there is no plan to ask anything of.
-    """
-
-    def __init__(self, form: Formulation, routes: Counter[str]) -> None:
-        self.form, self.routes = form, routes
-        domain = form.program.domain
-        tables = [s for s in form.program.statements if isinstance(s, Table) and s.gives]
-        early = [t for t in tables if not t.spans and set(t.keys) <= set(domain)]
-        every = list(points(form.program))
-        priced = [p for p in every if all(tuple(p[k] for k in t.keys) in t.index for t in early)]
-        self.points: list[Point] = priced or every
-        self.plans = [form.decode(point) for point in self.points]
-        self._price = estimate(form.problem, self.plans[0]) if self.plans else None
-        self._known: dict[str, NDArray[np.bool_]] = {}
-
-    def check(self, found: Clash) -> None:
-        """
-        Check that no point obeys a clash, and that without any one of its rules some point does.
-
-        Raises
-        ------
-        Wrong
-            It is no clash, or not a minimal one.
-        """
-        rules = [self._rule(name) for name in found.rules]
-        if self._meets(rules):
-            raise Wrong(f"a plan obeys all of {found.rules}")
-        for name in found.rules:
-            others = [rule for rule in rules if rule.name != name.split("[")[0]]
-            if not self._meets(others):
-                raise Wrong(f"{found.rules} clash without {name}")
-
-    def _rule(self, name: str) -> Rule:
-        return next(rule for rule in self.form.rules if rule.name == name.split("[")[0])
-
-    def _obeys(self, rule: Rule) -> NDArray[np.bool_]:
-        """Ask a rule that needs no price of every point."""
-        if rule.name not in self._known:
-            assert self._price is not None
-            self._known[rule.name] = np.array(
-                [_holds(self.form, rule, plan, self._price) for plan in self.plans], dtype=bool
-            )
-        return self._known[rule.name]
-
-    def _meets(self, rules: Sequence[Rule]) -> bool:
-        """Tell whether a plan obeys some rules, by asking them of every plan."""
-        priced = [rule for rule in rules if _needs_price(rule)]
-        left = np.ones(len(self.points), dtype=bool)
-        for rule in rules:
-            if not _needs_price(rule) and len(left):
-                left &= self._obeys(rule)
-        if not priced or not left.any():
-            self.routes["asked of every point, second faces"] += 1
-            return bool(left.any())
-        asked = [self._rule("pipeline.layers"), *priced]
-        seen = 0
-        for i in np.flatnonzero(left).tolist():
-            for full in handed_out(self.form, self.points[i]):
-                seen += 1
-                if seen > MOST_PLANS:
-                    self.routes["asked of the exhaustive engine"] += 1
-                    return self._engine_meets(rules)
-                plan = self.form.decode(full)
-                if self.points[i]["schedule"] != 0 and not equal_chunks(plan):
-                    continue
-                price = estimate(self.form.problem, plan)
-                if all(_holds(self.form, rule, plan, price) for rule in asked):
-                    self.routes["asked of every plan, second faces"] += 1
-                    return True
-        self.routes["asked of every plan, second faces"] += 1
-        return False
-
-    def _engine_meets(self, rules: Sequence[Rule]) -> bool:
-        """Ask the exhaustive engine of the program without the other rules."""
-        kept = {rule.name for rule in rules}
-        program = self.form.program
-        others = frozenset(n for n in program.constraints if n.split("[")[0] not in kept)
-        return bool(exhaustive.solve(program.without(others), SolverConfig()).best)
-
-
-def _needs_price(rule: Rule) -> bool:
-    """Tell whether a rule asks for time or memory."""
-    if isinstance(rule, UserLimit):
-        return bool({"step_seconds", "peak_memory"} & set(names(parse(rule.sentence))))
-    return rule.name.startswith("capacity.")
-
-
-def _holds(form: Formulation, rule: Rule, plan: Plan, price: Estimate) -> bool:
-    """Ask the second face of one rule."""
-    return all(finding.holds for finding in rule.holds(form.problem, plan, price))
-
-
 # -- ways out --------------------------------------------------------------------------------------
 
 
@@ -419,16 +303,19 @@ def check(seed: int, routes: Counter[str], everything: bool) -> tuple[str, Expla
     return kind, told
 
 
-def sweep(seeds: Sequence[int], each: int) -> Iterator[tuple[int, str, str]]:
+def sweep(
+    seeds: Sequence[int], each: int, routes: Counter[str], seconds: float
+) -> Iterator[tuple[int, str, str]]:
     """Check problems one after the other; yields what is wrong with each, or nothing."""
-    routes: Counter[str] = Counter()
+    end = time.monotonic() + seconds
     for seed in seeds:
+        if time.monotonic() > end:
+            return
         try:
             kind, _ = check(seed, routes, seed % each == 0)
             yield seed, kind, ""
         except Exception as error:  # a crash is a finding like any other
             yield seed, "", f"{type(error).__name__}: {error}"
-    print(*(f"  {count:>7,}  {what}" for what, count in sorted(routes.items())), sep="\n")
 
 
 def main() -> int:
@@ -437,15 +324,20 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--each", type=int, default=5, help="all ways out of every so many")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
     given = parser.parse_args()
     start, wrong = time.monotonic(), 0
     kinds: Counter[str] = Counter()
-    for seed, kind, problem in sweep(range(given.first, given.first + given.count), given.each):
+    routes: Counter[str] = Counter()
+    seeds = range(given.first, given.first + given.count)
+    for seed, kind, problem in sweep(seeds, given.each, routes, given.seconds):
         kinds[kind or "wrong"] += 1
         if problem:
             wrong += 1
             print(f"seed {seed}: {problem}", flush=True)
-    print(f"{given.count} problems, {wrong} wrong, {time.monotonic() - start:.0f} s; {dict(kinds)}")
+    print(*(f"  {count:>7,}  {what}" for what, count in sorted(routes.items())), sep="\n")
+    spent = time.monotonic() - start
+    print(f"{sum(kinds.values())} problems, {wrong} wrong, {spent:.0f} s; {dict(kinds)}")
     return 1 if wrong else 0
 
 

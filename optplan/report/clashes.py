@@ -78,4 +78,8 @@ def notes(ways: Iterable[WayOut]) -> list[RenderableType]:
     """Say what ways out rest on, by their numbers."""
     every = list(ways)
     pairs = zip(marked(every), every, strict=True)
-    return [Text(f" {mark} {way.note}", "dim") for mark, way in pairs if mark]
+    return [
+        Padding(Text(f"{mark.strip()} {way.note}", "dim"), (0, 0, 0, 2))
+        for mark, way in pairs
+        if mark
+    ]

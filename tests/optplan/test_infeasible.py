@@ -118,6 +118,20 @@ def test_more_devices_are_the_fewest(m1: tuple[Explanation, list[WayOut]]) -> No
     assert optplan.solve(asked.with_cluster(nodes=nodes), top=0).exit_code == 0
 
 
+def test_a_host_that_is_too_small_is_named() -> None:
+    """QwenLM/Qwen3#804: 12 bytes a parameter are more than the server has."""
+    asked = spec("llama-2-7b", 1, {**ONE_WAY, "recompute": "full", "global_batch": 1}, sequence=512)
+    asked["cluster"]["host"] = {"memory": "60 GB", "link": "64 GB/s", "bandwidth": "400 GB/s"}
+    known, ways = every(asked)
+    rules = {reason.rule: reason for reason in known.core}
+    assert "capacity.host" in rules
+    assert len(rules) == 2
+    assert "75.3 GiB of 55.9 GiB" in rules["capacity.host"].text
+    way = next(way for way in ways if "cluster.host.memory" in way.edit)
+    assert way.edit["cluster.host.memory"] == "76 GiB"
+    assert way.plan.offload
+
+
 def test_activations_that_do_not_fit() -> None:
     """THUDM/slime#1522: a long sequence on one context rank; cp, recomputation and less help."""
     shape = {**SMALL, "layers": 8, "hidden": 4096, "heads": 32, "ffn": 16384}
