@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from optplan.certificate import bound_seconds, gap_of, goal_of, strategies_log10
+from optplan.certificate import bound_seconds, gap_of, goal_of, goal_value, strategies_log10
+from optplan.costs import costs_of
+from optplan.front import front_of
 from optplan.infeasible import explain_infeasible
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
@@ -208,6 +210,7 @@ def _anew(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     done = result.status.termination in DONE
     if result.plan is not None:
         yield from _plan(result, form)
+        yield from _front(result, form, outcome)
     elif done:
         expected = explain_infeasible(problem, rules) if best is None else None
         same = expected is not None and _same(_plain(expected), _plain(result.explanation))
@@ -265,6 +268,8 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     yield _check("gap", right and proven, f"{gap:.3g}")
     timed = bound_seconds(form, bound, plan)
     yield _check("bound_seconds", _same(timed, certificate.bound_seconds), f"{timed}")
+    costs = _plain(costs_of(problem, plan, price))
+    yield _check("costs", _same(costs, _plain(result.costs)), "as counted anew")
     others, within = neighbourhood(form, plan, price, len(result.alternatives))
     same = _same([_plain(a) for a in others], [_plain(a) for a in result.alternatives])
     yield _check("alternatives", same, f"{len(result.alternatives)}")
@@ -273,6 +278,42 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
         yield _check("within the error", same, f"{result.within_error.shapes} shapes")
     for name, holds, said in recheck_sure(result, form.more):
         yield _check(name, holds, said)
+
+
+def _front(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Check]:
+    """Price every point of a front anew, and where it is called complete walk along it again."""
+    problem, claim = result.problem, result.front_claim
+    if len(problem.goals) < 2 and not result.front and claim is None:
+        return
+    if claim is None:
+        yield _check("front", not result.front, "no claim is made of the front")
+        return
+    wrong = []
+    for number, point in enumerate(result.front):
+        price = estimate(problem, point.plan)
+        values = {goal: goal_value(problem, goal, point.plan, price) for goal in problem.goals}
+        told = (point.values, point.step_seconds, point.peak_bytes, _plain(point.costs))
+        true = (values, price.step_seconds, price.memory.peak_bytes)
+        same = all(map(_same, told, (*true, _plain(costs_of(problem, point.plan, price)))))
+        if not same or not judge(problem, form.rules, point.plan, price).holds:
+            wrong.append(number + 1)
+    text = f"{len(result.front)} points priced and judged anew"
+    yield _check("front", not wrong, f"points {wrong} are not as told" if wrong else text)
+    if result.plan is not None and result.front and result.status.holding == "optimal":
+        first = result.front[0].plan == result.plan
+        yield _check("front's first", first, "the plan is the first goal's best point")
+    if not claim.complete:
+        yield _check("front complete", None, f"not claimed: {claim.why}")
+        return
+    if not outcome.best:
+        return
+    more = tuple(form.more)
+    config, apart = SolverConfig(), claim.resolution_bytes
+    again = front_of(problem, more, "cp-sat", config, apart, outcome.best[0])
+    mine = [point.values for point in result.front]
+    theirs = [point.values for point in again.points]
+    text = f"{len(theirs)} points found anew by {again.claim.solves} optima"
+    yield _check("front complete", _same(mine, theirs), text)
 
 
 def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Check]:

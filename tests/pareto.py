@@ -24,7 +24,7 @@ from tests.random_problems import random_spec
 
 GOALS = ("fastest", "cheapest", "least-energy", "most-headroom", "fewest-devices")
 
-MOST_PLANS = 4_000
+MOST_PLANS = 1_000
 """Plans up to which all of them are judged."""
 
 SAME = 2e-9

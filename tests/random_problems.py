@@ -28,7 +28,21 @@ def random_spec(seed: int) -> Spec:
         points = exhaustive.count(form.program)
         # A space without a point is worth one problem in twenty.
         if points <= MOST_POINTS and (points or rng.random() < 0.05):
-            return spec | {"limits": _limits(rng, form)}
+            return _dearer(seed, spec | {"limits": _limits(rng, form)})
+
+
+def _dearer(seed: int, spec: Spec) -> Spec:
+    """Ask for money or energy now and then, of the problems that ask for time."""
+    rng = random.Random(f"goal {seed}")
+    if spec["goal"] != "fastest" or rng.random() < 0.7:
+        return spec
+    cluster = spec["cluster"] | {
+        "price": rng.choice(("0.37 EUR/h", "2.50 USD/h")),
+        "held": rng.choice(("all", "nodes", "nodes", "devices")),
+        "pue": rng.choice((1.0, 1.3)),
+    }
+    cluster["accelerator"] = cluster["accelerator"] | {"power": rng.choice(("400 W", "1.2 kW"))}
+    return spec | {"cluster": cluster, "goal": rng.choice(("cheapest", "least-energy"))}
 
 
 def _without_limits(rng: random.Random) -> Spec:

@@ -22,12 +22,12 @@ KWH = 3.6e6
 """Joules of a kilowatt-hour."""
 
 
-def costs_text(costs: Costs) -> str:
-    """Tell money and energy in a line; nothing where neither is known."""
+def costs_text(costs: Costs, energy: bool = False) -> str:
+    """Tell money, and energy beside it or where it is asked, in a line; else nothing."""
     parts = []
     if costs.money_per_billion_tokens is not None:
         parts.append(f"{money_text(costs.money_per_billion_tokens)} {costs.currency}")
-    if costs.joules_per_token is not None and parts:
+    if costs.joules_per_token is not None and (parts or energy):
         parts.append(f"at most {energy_text(costs.joules_per_token)}")
     if not parts:
         return ""

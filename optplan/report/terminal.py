@@ -69,7 +69,8 @@ def show_result(
     else:
         console.print(plan_text(result.problem, result.plan))
         console.print(_figures(result.problem, result.estimate))
-        if result.costs is not None and (costs := costs_text(result.costs)):
+        energy = "least-energy" in result.problem.goals
+        if result.costs is not None and (costs := costs_text(result.costs, energy)):
             console.print(_indented(costs))
         console.print(_proof(result))
         console.print(_warnings(result.warnings))

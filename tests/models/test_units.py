@@ -22,7 +22,7 @@ from optplan.models.units import (
     show,
 )
 
-WHOLE: tuple[Dimension, ...] = ("bytes", "bytes/s", "FLOP/s")
+WHOLE: tuple[Dimension, ...] = ("bytes", "bytes/s", "FLOP/s", "watts")
 
 
 class Sample(BaseModel):
@@ -55,6 +55,8 @@ class Sample(BaseModel):
         ("2 min", "seconds", 120.0),
         ("2 h", "seconds", 7200.0),
         ("1 d", "seconds", 86_400.0),
+        ("700 W", "watts", 700),
+        ("1.2 kW", "watts", 1200),
     ],
 )
 def test_a_quantity_is_read(text: str, dimension: Dimension, value: float) -> None:

@@ -291,6 +291,14 @@ PIPELINES: dict[str, tuple[Mapping[str, Any], ...]] = {
         EXPERTS,
         {"search.tp": [1, 2], "search.micro_batch": 1, "search.zero": [0, 1]},
     ),
+    "the least money, by nodes": (
+        CLASSIC,
+        {"goal": "cheapest", "cluster.price": "2.50 USD/h", "cluster.held": "nodes"},
+    ),
+    "the least energy, by devices": (
+        {"goal": "least-energy", "cluster.accelerator.power": "400 W", "cluster.held": "devices"},
+        {"search.tp": [1, 2], "search.cp": 1, "search.global_batch": [4, 8]},
+    ),
     "the least memory": ({"goal": "most-headroom", "search.tp": [1, 2], "search.cp": 1},),
 }
 """Changes to a small problem, by what its program hands out."""
