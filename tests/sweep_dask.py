@@ -22,6 +22,7 @@ from typing import Any
 
 import optplan
 from optplan.sweep import Progress
+from optplan.tables import Table
 from tests.sweep_kills import SPEC, Found, axes, differences, undisturbed
 
 
@@ -63,9 +64,9 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[int]]]:
             process.wait()
 
 
-def compare(folder: Path, count: int) -> Found:
+def compare(folder: Path, count: int, whole: Table | None = None) -> Found:
     """Run both, kill one worker when half of the rows are there, and compare."""
-    whole = undisturbed(folder, count)
+    whole = whole or undisturbed(folder, count)
     kills = 0
     with cluster(folder) as (address, workers):
 

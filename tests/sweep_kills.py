@@ -108,12 +108,12 @@ class Found:
     counts: dict[str, int]
 
 
-def undisturbed(folder: Path, count: int) -> Table:
+def undisturbed(folder: Path, count: int, workers: int = 3) -> Table:
     """Run a sweep that nobody disturbs."""
     spec, table = folder / "spec.yaml", folder / "whole.sqlite"
     spec.write_text(SPEC, encoding="utf-8")
     done = subprocess.run(
-        command(spec, table, count, "--workers", "3"),
+        command(spec, table, count, "--workers", str(workers)),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -163,9 +163,9 @@ def _kept(table: Path, seen: dict[int, tuple[Cell, ...]]) -> list[str]:
     return faults
 
 
-def compare(folder: Path, count: int, kills: int, seed: int) -> Found:
-    """Run both, and compare."""
-    whole = undisturbed(folder, count)
+def compare(folder: Path, count: int, kills: int, seed: int, whole: Table | None = None) -> Found:
+    """Run both, and compare; the undisturbed run may be known."""
+    whole = whole or undisturbed(folder, count)
     broken, faults = killed(folder, count, kills, seed)
     faults += differences(whole, broken)
     sweep = optplan.read_sweep(folder / "killed.sqlite")

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from optplan.sweeps.summary import Point, Series
+from optplan.sweeps.summary import MACHINE, Point, Series
+from optplan.tables import Cell
 
 if TYPE_CHECKING:
     from optplan.sweep import Sweep
@@ -89,11 +90,16 @@ class _Across:
     """Where the problems stand from left to right: by number on a log scale, or in order."""
 
     def __init__(self, found: Sequence[Series]) -> None:
-        cells = [point.x for one in found for point in one.points]
+        points = [point for one in found for point in one.points]
+        self.name = found[0].along if found else ""
+        # A machine grows in nodes, and is paid in devices.
+        self.devices = self.name in MACHINE and any(point.devices for point in points)
+        if self.devices:
+            self.name = "devices"
+        cells = [cell for point in points if (cell := self._cell(point)) is not None]
         self.numeric = bool(cells) and all(
             isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells
         )
-        self.name = found[0].along if found else ""
         self.order = list(dict.fromkeys(cells))
         if self.numeric:
             numbers = [float(cell) for cell in cells if isinstance(cell, int | float)]
@@ -102,11 +108,15 @@ class _Across:
 
     def place(self, point: Point) -> float:
         """Return where a point stands, in pixels."""
-        span = WIDTH - LEFT - RIGHT
+        span, cell = WIDTH - LEFT - RIGHT, self._cell(point)
         if not self.numeric:
-            return LEFT + span * (self.order.index(point.x) + 0.5) / len(self.order)
-        assert isinstance(point.x, int | float)
-        return self._number(float(point.x))
+            return LEFT + span * (self.order.index(cell) + 0.5) / len(self.order)
+        assert isinstance(cell, int | float)
+        return self._number(float(cell))
+
+    def _cell(self, point: Point) -> Cell:
+        """Return what a point is placed by."""
+        return point.devices if self.devices else point.x
 
     def _number(self, value: float) -> float:
         """Return where a number stands."""
@@ -132,7 +142,7 @@ class _Across:
             values = [2.0**n for n in range(first, last + 1, step)]
         else:
             values = _round(self.low, self.high)
-        return [(self._number(value), f"{value:,g}") for value in values]
+        return [(self._number(value), f"{value:,.10g}") for value in values]
 
 
 def _round(low: float, high: float) -> list[float]:
@@ -142,6 +152,14 @@ def _round(low: float, high: float) -> list[float]:
     step = 10 ** math.floor(math.log10((high - low) / 4))
     step *= next(m for m in (1, 2, 5, 10) if (high - low) / (step * m) <= 7)
     return [n * step for n in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _shown(value: float) -> str:
+    """Render a round number: 400 k, 2 M."""
+    for unit, word in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:g} {word}"
+    return f"{value:g}"
 
 
 def _panel(
@@ -162,7 +180,7 @@ def _panel(
     for y in _round(0.0, top):
         level = f'y1="{up(y):.1f}" y2="{up(y):.1f}"'
         yield f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" {level}/>'
-        yield f'<text x="{LEFT - 6}" y="{up(y) + 4:.1f}" text-anchor="end">{y:,.6g}</text>'
+        yield f'<text x="{LEFT - 6}" y="{up(y) + 4:.1f}" text-anchor="end">{_shown(y)}</text>'
     yield f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>'
     for x, word in across.ticks():
         yield f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(word)}</text>'

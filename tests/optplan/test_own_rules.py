@@ -182,7 +182,7 @@ def test_rules_that_no_other_process_finds_are_refused(spec: str) -> None:
 
         def post(self, say: optplan.Builder, problem: optplan.Problem) -> None: ...
 
-        def holds(self, *given: object) -> list[optplan.Finding]:  # type: ignore[override]
+        def holds(self, *given: object) -> list[optplan.Finding]:
             return []
 
     with pytest.raises(InputError, match="cannot be sent to another process"):

@@ -295,8 +295,8 @@ def test_every_failure_is_a_row_and_the_rest_goes_on(
     spec.write_text(SPEC, encoding="utf-8")
     rules.write_text(TROUBLE, encoding="utf-8")
     table = tmp_path / "t.sqlite"
-    arguments = ("--rules", str(rules), "--rules", "none", "-o", str(table), "--workers", "2")
-    arguments += ("--memory-limit", "4 GiB", "--json")
+    arguments = ["--rules", str(rules), "--rules", "none", "-o", str(table), "--workers", "2"]
+    arguments += ["--memory-limit", "4 GiB", "--json"]
     status, out, err = run("sweep", str(spec), "--over", "nodes=1..7", *arguments)
     assert (status, err) == (3, "")
     found = optplan.read_sweep(table)
@@ -317,7 +317,7 @@ def test_every_failure_is_a_row_and_the_rest_goes_on(
 
 def test_what_was_not_settled_is_done_again_when_asked(folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "t.sqlite"
-    hasty = {"path": table, "workers": 1}
+    hasty: dict[str, Any] = {"path": table, "workers": 1}
     first = optplan.sweep(folder / "spec.yaml", ["nodes=1, 2"], time_limit=1e-6, **hasty)
     assert set(first.counts()) == {"time-limit"}
     assert first.exit_code == 3
