@@ -256,9 +256,8 @@ class _Walk:
     def _solved(self, asked: _Asked) -> Found | None:
         """Prove an optimum, on ticks as fine as it deserves."""
         near = [known.pace for other, known in self.answers if known and other.goal == asked.goal]
-        rung = self._rung(max(near, default=self.base))
-        if asked.goal == "most-headroom":
-            rung = None
+        timed = asked.goal != "most-headroom"
+        rung = self._rung(max(near, default=self.base)) if timed else None
         if rung is not None:
             found = self._ask(asked, rung)
             if found is not None and found.pace < ROOM * self._pace(rung) * (1 - SAME):

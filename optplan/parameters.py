@@ -225,7 +225,7 @@ class Ladder:
         base = 10 ** (self.digits - 1)
         exponent = value.adjusted() - self.digits + 1
         head = round(value.scaleb(-exponent))
-        return exponent * 9 * base + head - base
+        return int(exponent * 9 * base + head - base)
 
     def _printed(self, index: int) -> Decimal:
         """Return the printed value with a number."""

@@ -86,7 +86,7 @@ class Sizing(Reply):
         """0 found and proved, 1 no cluster holds the job or finishes it, 3 not proved in time."""
         every = (self.fewest, *self.others)
         weighed = (self.cheapest, *self.cheapest_others) if self.cheapest else ()
-        if not all(one.proved for one in (*every, *weighed)):
+        if not (all(one.proved for one in every) and all(one.proved for one in weighed)):
             return 3
         if weighed and not any(one.nodes is not None for one in weighed):
             return 1

@@ -36,7 +36,7 @@ from optplan.robust import robust
 from optplan.solvers import exhaustive
 from optplan.sureness import Flip, Robust
 from tests import random_problems as draw
-from tests.brute import _equal, handed_out, points
+from tests.brute import equal_chunks, handed_out, points
 
 MOST_PLANS = 120
 """Plans of one problem at most, so that all can be priced at every corner."""
@@ -191,7 +191,7 @@ def every_plan(form: Formulation, most: int) -> list[Plan] | None:
             continue
         for full in handed_out(form, point):
             plan = form.decode(full)
-            if point["schedule"] == 0 or _equal(plan):
+            if point["schedule"] == 0 or equal_chunks(plan):
                 found.append(plan)
             if len(found) > most:
                 return None

@@ -109,6 +109,8 @@ class _Across:
     def place(self, point: Point) -> float:
         """Return where a point stands, in pixels."""
         span, cell = WIDTH - LEFT - RIGHT, self._cell(point)
+        if cell is None:
+            return LEFT
         if not self.numeric:
             return LEFT + span * (self.order.index(cell) + 0.5) / len(self.order)
         assert isinstance(cell, int | float)
