@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from optplan import cli_answers, cli_runs
-from optplan.arguments import choices, seconds, whole
+from optplan.arguments import choices, intervals, seconds, whole
 from optplan.flags import Json, Limits, Sets
 from optplan.models.errors import InputError, OptplanError
 from optplan.output import console, dump, write
@@ -83,6 +83,7 @@ def solve(
     whole("--top", top, 0, 1000)
     whole("--workers", workers, 1, 1024)
     whole("--seed", seed, 0, 2**31 - 1)
+    given = intervals(box)
     from optplan.planner import solve as run
     from optplan.report.progress import Watch
 
@@ -101,7 +102,7 @@ def solve(
         if robust or box:
             from optplan.sure import surely
 
-            result = surely(result, box=box, time_limit=limited, say=watch.say)
+            result = surely(result, box=given, time_limit=limited, say=watch.say)
     if json:
         write(result.to_json())
     else:
