@@ -80,6 +80,15 @@ def memory(option: str, text: str | None) -> int | None:
         raise InputError([Fault(option, "", problem, f"{remedy}, or 0")]) from None
 
 
+def intervals(texts: Sequence[str]) -> dict[str, tuple[float, float]] | None:
+    """Read every ``--box network_efficiency=0.5..1.0``; None where there is none."""
+    if not texts:
+        return None
+    from optplan.box import box_given
+
+    return box_given(texts)
+
+
 def whole(option: str, value: int, least: int, most: int) -> None:
     """Refuse a number out of range."""
     if not least <= value <= most:

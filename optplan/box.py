@@ -68,6 +68,10 @@ def _checked(box: Box, faults: list[Fault]) -> dict[str, tuple[float, float]]:
             problem, _, remedy = str(error).partition("; ")
             remedy = remedy or "write it as --box network_efficiency=0.5..1.0"
             faults.append(Fault(f"--box {name}"[:60], "", problem, remedy))
+    for name, (low, high) in read.items():
+        if low == high:
+            problem, remedy = f"both ends of {name} are {low:g}", "give two different ends"
+            faults.append(Fault(f"--box {name}", "", problem, remedy))
     if len(box) > MOST_AXES:
         problem = f"{len(box)} constants make {2 ** len(box):,} corners"
         faults.append(Fault("--box", "", problem, f"give at most {MOST_AXES}"))
@@ -95,7 +99,7 @@ def axes_of(problem: Problem, box: Box | None, pool: Sequence[Plan]) -> tuple[Ax
     """
     if box is not None:
         ends = _checked(box, [])
-        return tuple(_axis(problem, n, *e, "given") for n, e in ends.items() if e[0] < e[1])
+        return tuple(_axis(problem, n, *e, "given") for n, e in ends.items())
     weighed = []
     for axis in known_axes(problem):
         regret, moved = _weight(problem, axis, pool)

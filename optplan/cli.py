@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from optplan import cli_answers, cli_runs, cli_sweeps
-from optplan.arguments import choices, memory, seconds, whole
+from optplan.arguments import choices, intervals, memory, seconds, whole
 from optplan.flags import Json, Limits, Rules, Sets
 from optplan.models.errors import InputError, OptplanError
 from optplan.output import console, dump, write
@@ -90,6 +90,8 @@ def solve(
     whole("--workers", workers, 1, 1024)
     whole("--seed", seed, 0, 2**31 - 1)
     from optplan.own_rules import asked_rules
+
+    given = intervals(box)
     from optplan.planner import solve as run
     from optplan.report.progress import Watch
 
@@ -113,7 +115,7 @@ def solve(
         if robust or box:
             from optplan.sure import surely
 
-            result = surely(result, box=box, rules=own, time_limit=limited, say=watch.say)
+            result = surely(result, box=given, rules=own, time_limit=limited, say=watch.say)
     if json:
         write(result.to_json())
     else:

@@ -89,10 +89,10 @@ def robust(
     except TooHard:
         why = "a limit asks more of time or memory than to be small"
         return Robust(box=(), scenarios=0, solved=0, why=why)
+    if here.plan is None:
+        return Robust(box=(), scenarios=1, solved=1, why="no plan exists")
     axes = axes_of(problem, box, here.pool)
     every = [{axis.constant: axis.value for axis in axes}, *corners(axes)] if axes else [{}]
-    if here.plan is None:
-        return Robust(box=axes, scenarios=len(every), solved=1, why="no plan exists")
     hunt = _Hunt(problem, own, axes, every, clock, tell)
     try:
         hunt.solve_corners(here)

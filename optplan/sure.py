@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
-from optplan.box import box_given
+from optplan.box import Box
 from optplan.flips import flips
 from optplan.models.rules.registry import Rule
 from optplan.result import Result
@@ -14,7 +15,7 @@ from optplan.robust import robust
 def surely(
     result: Result,
     *,
-    box: Sequence[str] = (),
+    box: Box | None = None,
     rules: Iterable[Rule] = (),
     time_limit: float | None = None,
     say: Callable[[str], None] | None = None,
@@ -25,16 +26,19 @@ def surely(
     Parameters
     ----------
     box
-        Intervals as ``network_efficiency=0.5..1.0``; none for those that are known.
+        Interval by constant; none for those that are known.
     rules
         Those that the answer was found under.
     time_limit
         Seconds for each of the two; left out, five minutes and two.
     """
-    given = box_given(box) if box else None
     if result.plan is None:
         return result
     own = tuple(rules)
-    strong = robust(result.problem, box=given, rules=own, time_limit=time_limit, say=say)
-    points = flips(result.problem, rules=own, time_limit=time_limit, say=say)
-    return result.model_copy(update={"robust": strong, "flips": points}).sealed()
+    added: dict[str, object] = {}
+    # Whoever has seen enough keeps the plan, and whatever was added by then.
+    with suppress(KeyboardInterrupt):
+        problem = result.problem
+        added["robust"] = robust(problem, box=box, rules=own, time_limit=time_limit, say=say)
+        added["flips"] = flips(problem, rules=own, time_limit=time_limit, say=say)
+    return result.model_copy(update=added).sealed()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from optplan.box import corners, with_constants
-from optplan.certificate import goal_value
+from optplan.certificate import goal_of
 from optplan.exactly import Best, Clock, best_at
 from optplan.flips import Line
 from optplan.models.cost.estimate import estimate
+from optplan.models.formulate import formulate
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -46,14 +47,13 @@ def recheck_sure(result: Result, rules: Sequence[Rule]) -> Iterator[Finding]:
 
 def _robust(problem: Problem, robust: Robust, plan: Plan, rules: Sequence[Rule]) -> Finding:
     """Solve every corner anew, and compare the plan there."""
-    most = 0.0
+    most, form = 0.0, formulate(problem, rules)
     for constants in [{axis.constant: axis.value for axis in robust.box}, *corners(robust.box)]:
         there = with_constants(problem, constants)
         best = best_at(there, rules, Clock(None))
         if best is None:
             return "robust", False, "a corner has no plan"
-        price = estimate(there, plan)
-        own = goal_value(there, there.main_goal, plan, price)
+        own = goal_of(form, plan, estimate(there, plan))
         most = max(most, own / best.goal - 1)
     stated = robust.worst_regret if robust.worst_regret is not None else -1.0
     text = f"at most {most:.3%} at every corner, solved anew; stated {stated:.3%}"
