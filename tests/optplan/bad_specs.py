@@ -175,7 +175,7 @@ CASES: dict[str, tuple[str, Expected]] = {
     ),
     "power in horses": (
         device("domain: 4", "domain: 4, power: 1 hp"),
-        {":3:": "write it as 700 W"},
+        {":3:136": "write it as 700 W"},
     ),
     "unknown goal": (swap("goal: fastest", "goal: fast"), {":12:7": "did you mean 'fastest'?"}),
     "recompute": (
