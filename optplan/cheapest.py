@@ -11,18 +11,15 @@ from optplan.models.errors import Fault, InputError, OwnFault
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.money import Price, price_of
 from optplan.models.record import Record
+from optplan.models.rules.deadline import Deadline
 from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import Limit
 from optplan.planner import checked, run
 from optplan.solvers.base import Outcome, SolverConfig, Termination
 
 MOST_NODES_DEVICES = 2**14
 """Devices up to which clusters are weighed, unless asked otherwise."""
-
-DEADLINE = "deadline"
-"""Name of the limit that keeps a plan in time."""
 
 SAME = 1e-9
 """Finishing times that differ by less than this share are one."""
@@ -240,7 +237,7 @@ def cheapest_of(
     if say:
         say(f"{known['accelerator']}: 1 to {most:,} nodes")
     config = SolverConfig(seconds=time_limit)
-    form, outcome = run(_in_time(largest, job), rules, config=config)
+    form, outcome = run(largest, (*rules, *_in_time(largest, job)), config=config)
     done = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
     if outcome.best:
         return Cheapest.model_validate(known | _rented(form, outcome, problem, rules, job, done))
@@ -265,13 +262,11 @@ def _on_nodes(problem: Problem, nodes: int) -> Problem:
     return changed.model_copy(update={"search": search, "goal": "cheapest"})
 
 
-def _in_time(problem: Problem, job: Job) -> Problem:
-    """Add the deadline as a limit."""
+def _in_time(problem: Problem, job: Job) -> tuple[Rule, ...]:
+    """Write the deadline as a rule."""
     if job.seconds is None:
-        return problem
-    pace = job.seconds * problem.workload.sequence_length / job.tokens
-    rule = f"step_seconds <= {pace!r} s * global_batch"
-    return problem.model_copy(update={"limits": (*problem.limits, Limit(name=DEADLINE, rule=rule))})
+        return ()
+    return (Deadline(job.seconds * problem.workload.sequence_length / job.tokens),)
 
 
 def _seconds(problem: Problem, plan: Plan, price: Estimate, job: Job) -> float:

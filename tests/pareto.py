@@ -20,11 +20,11 @@ from optplan.result import Result
 from optplan.solvers.boxes import strategies
 from optplan.solvers.late import Late
 from tests.brute import equal_chunks, handed_out, points
-from tests.random_problems import random_spec
+from tests.models import samples
 
 GOALS = ("fastest", "cheapest", "least-energy", "most-headroom", "fewest-devices")
 
-MOST_PLANS = 1_000
+MOST_PLANS = 1_500
 """Plans up to which all of them are judged."""
 
 SAME = 2e-9
@@ -44,7 +44,7 @@ class Judged:
 def weighed_spec(seed: int) -> dict[str, Any] | None:
     """Draw a problem small enough, with several goals; None where this seed has none."""
     rng = random.Random(f"front {seed}")
-    spec = random_spec(seed)
+    spec = samples.random_problem(seed).model_dump(mode="json")
     spec["cluster"] |= {"price": f"{rng.choice(('0.37', '2.50', '11'))} EUR/h"}
     spec["cluster"]["held"] = rng.choice(("all", "nodes", "devices", "devices"))
     spec["cluster"]["accelerator"]["power"] = rng.choice(("400 W", "0.7 kW"))

@@ -141,6 +141,42 @@ CASES: dict[str, tuple[str, Expected]] = {
             "(choices: bf16, fp16, fp32, fp8)"
         },
     ),
+    "money without a price": (
+        swap("goal: fastest", "goal: cheapest"),
+        {":12:7": "add it under cluster, such as 'price: 2.50 USD/h'"},
+    ),
+    "energy without a power": (
+        swap("goal: fastest", "goal: [fastest, least-energy]", "h100-sxm-80gb", DEVICE),
+        {":12:7": "write the accelerator out with its power, such as 'power: 700 W'"},
+    ),
+    "goal named twice": (
+        swap("goal: fastest", "goal: [fastest, fastest]"),
+        {":12:7": "goal names fastest twice; name each once"},
+    ),
+    "devices as the first goal": (
+        swap("goal: fastest", "goal: [fewest-devices, fastest]"),
+        {":12:7": "'optplan size' finds the fewest devices alone"},
+    ),
+    "price without a currency": (
+        swap("  nodes: 8", "  nodes: 8\n  price: 2.50"),
+        {":5:10": "write it as 2.5 USD/h or 2.5 EUR/h"},
+    ),
+    "price by the year": (
+        swap("  nodes: 8", "  nodes: 8\n  price: 2.50 USD/a"),
+        {":5:10": "cannot read '2.50 USD/a' as a price"},
+    ),
+    "devices held": (
+        swap("  nodes: 8", "  nodes: 8\n  held: node"),
+        {":5:9": "did you mean 'nodes'?"},
+    ),
+    "more cooling than energy": (
+        swap("  nodes: 8", "  nodes: 8\n  pue: 0.9"),
+        {":5:8": "below 1"},
+    ),
+    "power in horses": (
+        device("domain: 4", "domain: 4, power: 1 hp"),
+        {":3:136": "write it as 700 W"},
+    ),
     "unknown goal": (swap("goal: fastest", "goal: fast"), {":12:7": "did you mean 'fastest'?"}),
     "recompute": (
         swap("  tp:", "  recompute: [none, som]\n  tp:"),

@@ -13,7 +13,7 @@ from optplan.verify import verify
 from tests import pareto
 from tests.models import samples
 
-SEEDS = (91, 153, 179)
+SEEDS = (3, 19)
 """Problems of `tests.pareto` with fronts of several points and few plans."""
 
 SMALL = samples.problem(
