@@ -184,7 +184,15 @@ def test_another_file_is_never_taken_for_a_table(folder: Path, content: bytes) -
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--over", "nodes=1..2", "-o", "no/such/folder/t.sqlite"), "cannot write the file"),
+        (
+            ("--over", "nodes=1..2", "-o", "no/such/folder/t.sqlite"),
+            "lies in no folder that is there",
+        ),
+        (("--over", "nodes=1..2", "-o", "x" * 300), "cannot write the file: File name too long"),
+        (("--over", "nodes=1..2", "-o", "a\0b"), "cannot write the file: embedded null"),
+        (("--over", "nodes=1", "--plot", "no/folder.svg"), "lies in no folder that is there"),
+        (("--over", "nodes=1", "--memory-limit", "1 B"), "less than a worker itself takes"),
+        (("--over", "nodes.=1"), "'nodes.' is no key"),
         (("--over", "nodes=1..2", "-o", "."), "directory"),
         (("--over", "nodes=0..2", "--set", "tp=x"), "search.tp: 'x' is no whole number"),
         (("--over", "nodes=-1, 0"), "--over cluster.nodes"),
