@@ -362,7 +362,7 @@ def test_ctrl_c_ends_with_what_is_done_and_the_rest_follows(folder: Path, tmp_pa
 # -- series and drawing ----------------------------------------------------------------------------
 
 
-def table_with(*rows: tuple[int, str, int | None, float | None]) -> Table:
+def table_with(*rows: tuple[int, str | None, int | None, float | None]) -> Table:
     """A table of nodes, network, tp and throughput."""
     columns = ("number", "nodes", "network", *RESULTS)
     made = []
@@ -403,6 +403,15 @@ def test_series_mark_where_the_layout_changes() -> None:
 def test_a_drawing_of_next_to_nothing_is_still_one(rows: list[Any]) -> None:
     table = table_with(*rows)
     ElementTree.fromstring(drawing(series(table)))
+
+
+def test_an_axis_of_words_is_drawn_in_its_order() -> None:
+    """Also where one of them is nothing: no framework, any framework."""
+    table = table_with((1, "b", 1, 5.0), (1, None, 2, 6.0), (1, "a", 2, 7.0))
+    (one,) = series(table, "network")
+    assert [point.x for point in one.points] == ["b", None, "a"]
+    assert [point.changed for point in one.points] == [False, True, False]
+    ElementTree.fromstring(drawing([one]))
 
 
 def test_a_page_asks_for_nothing_from_outside(swept: Sweep, folder: Path) -> None:
