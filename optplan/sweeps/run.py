@@ -7,6 +7,8 @@ import queue
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
 
 from optplan.load import load
 from optplan.models.errors import Fault, InputError
@@ -76,6 +78,17 @@ class Ask:
         except InputError as error:
             raise InputError([self._renamed(fault) for fault in error.faults]) from None
 
+    def why(self, error: InputError) -> str:
+        """Say what is wrong with a problem, in the same words wherever the spec's file lies."""
+        if isinstance(self.spec, str | PathLike):
+            path = Path(self.spec)
+            short = [
+                replace(fault, place=fault.place.replace(str(path), path.name, 1))
+                for fault in error.faults
+            ]
+            error = InputError(short)
+        return wrong(error)
+
     def _renamed(self, fault: Fault) -> Fault:
         """Name the option that a value came by: what is swept was not set."""
         swept = {f"--set {axis.key}": f"--over {axis.key}" for axis in self.grid.axes}
@@ -106,7 +119,7 @@ class Ask:
                 marks.append(self.problem(number).fingerprint)
             except InputError as error:
                 refused.append(error)
-                marks.append(wrong(error))
+                marks.append(self.why(error))
         if len(refused) == len(marks):
             raise refused[0]
         return hashlib.sha256("\n".join(marks).encode()).hexdigest()
@@ -177,7 +190,7 @@ class Run:
         try:
             problem = self.ask.problem(number)
         except InputError as error:
-            self._write([number], empty("input", wrong(error)))
+            self._write([number], empty("input", self.ask.why(error)))
             return
         task = self.ask.task(problem)
         if task.fingerprint in self.flight:
