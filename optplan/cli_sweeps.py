@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from optplan.sweep import Sweep
 
+LEAST_MEMORY = 2**29
+"""Bytes that a worker must be allowed: with its engines loaded it takes a third of that."""
+
 Over = Annotated[
     tuple[str, ...],
     Parameter(
@@ -75,7 +78,7 @@ def sweep(
     from optplan.report.swept import show_sweep
 
     export = _exported(output)
-    _refuse_plot(plot)
+    _refuse_targets(plot, output)
     if table is not None:
         found = _shown(table, spec, over)
     else:
@@ -200,13 +203,19 @@ def _export(found: Sweep, path: Path) -> None:
     save(path, {"": rows.to_parquet() if parquet else rows.to_csv().encode()})
 
 
-def _refuse_plot(plot: str | None) -> None:
-    """Refuse a drawing of a kind that we do not make."""
+def _refuse_targets(plot: str | None, output: str | None) -> None:
+    """Refuse, before anything is solved, what could not be written afterwards."""
+    from pathlib import Path
+
     from optplan.models.errors import Fault, InputError
 
     if plot is not None and not plot.lower().endswith((".html", ".svg")):
         problem = f"'{plot}' is no name of a drawing"
         raise InputError([Fault("--plot", "", problem, "let it end in .html or .svg")])
+    for option, target in (("--plot", plot), ("--output", output)):
+        if target and "\0" not in target and not Path(target).parent.is_dir():
+            problem = f"'{target}' lies in no folder that is there"
+            raise InputError([Fault(option, "", problem, "make the folder first")])
 
 
 def _bytes(text: str | None) -> int | None:
@@ -217,8 +226,12 @@ def _bytes(text: str | None) -> int | None:
     if text is None:
         return None
     try:
-        return units.parse(text, "bytes")
+        found = units.parse(text, "bytes")
     except QuantityError as error:
         problem, _, remedy = str(error).partition("; ")
         remedy = remedy or "write 4 GiB"
         raise InputError([Fault("--memory-limit", "", problem, remedy)]) from None
+    if found < LEAST_MEMORY:
+        problem = f"{text!r} is less than a worker itself takes"
+        raise InputError([Fault("--memory-limit", "", problem, "write 4 GiB")])
+    return found

@@ -7,6 +7,7 @@ import pathlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from pydantic import ValidationError
 
@@ -143,9 +144,9 @@ def _root(source: Source, faults: list[Fault]) -> tuple[Node | None, pathlib.Pat
         problem = f"a {type(source).__name__} is no spec"
         faults.append(Fault("", "", problem, "give a file name, YAML text or a mapping"))
         return None, folder
-    before = len(faults)
-    root = Composer(text, name).compose(faults)
-    if root is None and len(faults) > before:
+    root, found = _composed(text, name)
+    faults += found
+    if root is None and found:
         return None, folder
     remedy = "begin with 'workload:', 'cluster:' and 'search:'"
     if root is None or root.value is None:
@@ -157,6 +158,13 @@ def _root(source: Source, faults: list[Fault]) -> tuple[Node | None, pathlib.Pat
             faults.append(Fault(root.place, "", f"{what} is no spec", remedy))
         return None, folder
     return root, folder
+
+
+@lru_cache(maxsize=4)
+def _composed(text: str, name: str) -> tuple[Node | None, tuple[Fault, ...]]:
+    """Read a text once: a sweep loads the same spec thousands of times."""
+    faults: list[Fault] = []
+    return Composer(text, name).compose(faults), tuple(faults)
 
 
 def _with_sets(root: Node, sets: Iterable[str], faults: list[Fault]) -> Node:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import queue
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from optplan.load import load
-from optplan.models.errors import Fault, InputError
 from optplan.models.rules.registry import Rule
-from optplan.models.spec.problem import Problem
 from optplan.own_rules import RuleSet
 from optplan.planner import Spec
 from optplan.result import Reply
 from optplan.solvers.catalogue import require
 from optplan.sweeps.axes import Axis, Grid, Values, grid_of
-from optplan.sweeps.points import RESULTS, UNSETTLED, Task, empty, versions, wrong
-from optplan.sweeps.pool import Crew, Local, Row, share
+from optplan.sweeps.points import RESULTS, UNSETTLED, versions
+from optplan.sweeps.pool import Crew, Local, share
+from optplan.sweeps.run import Ask, Progress, Run
 from optplan.sweeps.store import NUMBER, Store, axes_of, read
 from optplan.sweeps.summary import Series, Span, counts, reasons, series, spans
 from optplan.tables import Cell, Table
@@ -30,42 +24,6 @@ __all__ = ["Progress", "Series", "Sweep", "read_sweep", "series", "spans", "swee
 
 TIME_LIMIT = 120.0
 """Seconds that the search of one problem may take unless told otherwise."""
-
-TICK = 0.5
-"""Seconds after which progress is told though nothing was answered."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """
-    How far a sweep is.
-
-    Parameters
-    ----------
-    total
-        Problems in all.
-    done
-        Problems that have a row, those of earlier runs too.
-    failed
-        Those of this run that have no proven answer.
-    rate
-        Rows a second of this run.
-    """
-
-    total: int
-    done: int
-    failed: int
-    rate: float
-
-    @property
-    def left(self) -> int:
-        """Problems that have no row yet."""
-        return self.total - self.done
-
-    @property
-    def seconds_left(self) -> float | None:
-        """How long the rest will take at this rate; None before the first row."""
-        return self.left / self.rate if self.rate > 0 else None
 
 
 class Sweep(Reply):
@@ -202,7 +160,7 @@ def sweep(
     given = rules if isinstance(rules, RuleSet) else RuleSet().also(rules)
     names = tuple(rule.name for rule in given.load())
     grid = grid_of(over, (NUMBER, *RESULTS), zipped=zipped, sets=sets)
-    ask = _Ask(spec, grid, tuple(sets), tuple(limits), engine, time_limit, given)
+    ask = Ask(spec, grid, tuple(sets), tuple(limits), engine, time_limit, given)
     head = {
         "axes": json.dumps([axis.model_dump(mode="json") for axis in grid.axes]),
         "way": "zip" if zipped else "product",
@@ -215,7 +173,7 @@ def sweep(
     try:
         if retry:
             store.forget(UNSETTLED)
-        run = _Run(store, ask, progress)
+        run = Run(store, ask, progress)
         if run.pending:
             run.work(_crew(dask, workers or _cores(), memory_limit))
         found = store.table()
@@ -252,156 +210,6 @@ def read_sweep(path: str | Path) -> Sweep:
         rows=table.rows,
         rules=json.loads(head["rules"])["names"],
     )
-
-
-@dataclass(frozen=True)
-class _Ask:
-    """Everything that is asked, and how to make one problem of it."""
-
-    spec: Spec
-    grid: Grid
-    sets: tuple[str, ...]
-    limits: tuple[str, ...]
-    engine: str
-    time_limit: float | None
-    rules: RuleSet
-
-    def problem(self, number: int) -> Problem:
-        """Load one problem."""
-        sets = (*self.sets, *self.grid.sets(number))
-        try:
-            return load(self.spec, sets=sets, limits=self.limits)
-        except InputError as error:
-            raise InputError([self._renamed(fault) for fault in error.faults]) from None
-
-    def _renamed(self, fault: Fault) -> Fault:
-        """Name the option that a value came by: what is swept was not set."""
-        swept = {f"--set {axis.key}": f"--over {axis.key}" for axis in self.grid.axes}
-        return replace(fault, place=swept.get(fault.place, fault.place))
-
-    def task(self, problem: Problem) -> Task:
-        """Put a problem into a parcel."""
-        return Task(
-            problem=problem,
-            fingerprint=problem.fingerprint,
-            engine=self.engine,
-            time_limit=self.time_limit,
-            rules=self.rules,
-        )
-
-    def digest(self) -> str:
-        """
-        Hash the problems at every value of every axis, so that a changed spec is noticed.
-
-        Raises
-        ------
-        InputError
-            None of them can be loaded.
-        """
-        marks, refused = [], []
-        for number in self.grid.cross():
-            try:
-                marks.append(self.problem(number).fingerprint)
-            except InputError as error:
-                refused.append(error)
-                marks.append(wrong(error))
-        if len(refused) == len(marks):
-            raise refused[0]
-        return hashlib.sha256("\n".join(marks).encode()).hexdigest()
-
-
-@dataclass
-class _Run:
-    """One run over what a table lacks."""
-
-    store: Store
-    ask: _Ask
-    progress: Callable[[Progress], None] | None
-    interrupted: bool = False
-    pending: list[int] = field(default_factory=list)
-    flight: dict[str, list[int]] = field(default_factory=dict)
-    written: int = 0
-    failed: int = 0
-
-    def __post_init__(self) -> None:
-        there = self.store.numbers()
-        self.pending = [number for number in range(len(self.ask.grid)) if number not in there]
-        self._before, self._start = len(there), time.monotonic()
-
-    def work(self, crew: Crew) -> None:
-        """Solve what is pending; a person's Ctrl-C ends it between two rows."""
-        answers: queue.SimpleQueue[tuple[Task, Row | BaseException]] = queue.SimpleQueue()
-        numbers = iter(self.pending)
-        try:
-            self._loop(crew, numbers, answers)
-        except KeyboardInterrupt:
-            self.interrupted = True
-        finally:
-            crew.close()
-
-    def _loop(
-        self,
-        crew: Crew,
-        numbers: Iterator[int],
-        answers: queue.SimpleQueue[tuple[Task, Row | BaseException]],
-    ) -> None:
-        """Keep the crew busy, and write what it answers."""
-        more = True
-        while more or self.flight:
-            while more and len(self.flight) < crew.room():
-                number = next(numbers, None)
-                more = number is not None
-                if number is not None:
-                    self._give(number, crew, answers)
-                if not answers.empty():
-                    break
-            try:
-                task, row = answers.get(timeout=TICK if self.flight else 0.0)
-            except queue.Empty:
-                self._tell()
-                continue
-            if isinstance(row, BaseException):
-                raise row
-            self._write(self.flight.pop(task.fingerprint), row)
-
-    def _give(
-        self,
-        number: int,
-        crew: Crew,
-        answers: queue.SimpleQueue[tuple[Task, Row | BaseException]],
-    ) -> None:
-        """Send one problem out, unless its answer is known or already asked for."""
-        try:
-            problem = self.ask.problem(number)
-        except InputError as error:
-            self._write([number], empty("input", wrong(error)))
-            return
-        task = self.ask.task(problem)
-        if task.fingerprint in self.flight:
-            self.flight[task.fingerprint].append(number)
-            return
-        known = self.store.known(task.fingerprint)
-        if known is not None:
-            self._write([number], known)
-            return
-        self.flight[task.fingerprint] = [number]
-        crew.submit(task, lambda done, row: answers.put((done, row)))
-
-    def _write(self, numbers: list[int], row: Mapping[str, Cell]) -> None:
-        """Put one answer on disk, for every point that it answers."""
-        self.store.write([(number, self.ask.grid.values(number)) for number in numbers], row)
-        self.written += len(numbers)
-        if row["status"] not in ("optimal", "infeasible"):
-            self.failed += len(numbers)
-        self._tell()
-
-    def _tell(self) -> None:
-        """Say how far it is."""
-        if self.progress is not None:
-            spent = time.monotonic() - self._start
-            rate = self.written / spent if spent > 0 else 0.0
-            done = self._before + self.written
-            self.progress(Progress(len(self.ask.grid), done, self.failed, rate))
 
 
 def _crew(dask: str | None, workers: int, memory: int | None) -> Crew:

@@ -96,7 +96,8 @@ class _Across:
         self.devices = self.name in MACHINE and any(point.devices for point in points)
         if self.devices:
             self.name = "devices"
-        cells = [cell for point in points if (cell := self._cell(point)) is not None]
+            points = [point for point in points if point.devices]  # wrong input has none
+        cells: list[Cell] = [self._cell(point) for point in points]
         self.numeric = bool(cells) and all(
             isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells
         )

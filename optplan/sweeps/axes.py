@@ -135,7 +135,10 @@ def grid_of(
     read: dict[tuple[str, ...], list[object]] = {}
     for key, values in given.items():
         path, place = path_of(key), f"--over {short(key)}"
-        if path[0] not in Problem.model_fields or not all(path):
+        if not all(path):
+            remedy = "write names with one dot between them: cluster.nodes"
+            faults.append(Fault(place, "", f"'{short(key)}' is no key", remedy))
+        elif path[0] not in Problem.model_fields:
             faults.append(Fault(place, key, *unknown(path[0], list(SHORT))))
         elif path in fixed or path in read:
             how = "set and swept" if path in fixed else "swept twice"

@@ -61,10 +61,10 @@ class Store:
 
     def __init__(self, path: Path | None, axes: tuple[Axis, ...], head: Mapping[str, str]) -> None:
         self._path, self._axes = path, axes
-        if path is not None and path.exists() and not path.is_file():
-            what = "a directory" if path.is_dir() else "no file"
-            raise InputError([Fault(str(path), "", f"this is {what}", "name another file")])
-        self._lock = None if path is None else Lock(path)
+        self._lock = None
+        if path is not None:
+            _refuse_kind(path)
+            self._lock = Lock(path)
         try:
             with self._saying():
                 if path is None:
@@ -169,10 +169,19 @@ def _saying(path: Path | None) -> Iterator[None]:
         if "not a database" in str(error) or "malformed" in str(error):
             problem, remedy = "this is no table of a sweep", "name another file"
         raise InputError([Fault(str(path or "the table"), "", problem, remedy)]) from None
-    except OSError as error:
-        problem = f"cannot write the file: {error.strerror}"
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the name
+        why = error.strerror if isinstance(error, OSError) else error
+        problem = f"cannot write the file: {why}"
         remedy = "name a file in a folder that can be written to"
         raise InputError([Fault(str(path or "the table"), "", problem, remedy)]) from None
+
+
+def _refuse_kind(path: Path) -> None:
+    """Refuse what is there and is no file."""
+    with _saying(path):
+        if path.exists() and not path.is_file():
+            what = "a directory" if path.is_dir() else "no file"
+            raise InputError([Fault(str(path), "", f"this is {what}", "name another file")])
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -186,12 +195,9 @@ def _opened(path: Path) -> sqlite3.Connection:
     def refuse(problem: str, remedy: str = "name another file") -> InputError:
         return InputError([Fault(str(path), "", problem, remedy)])
 
-    if path.is_dir():
-        raise refuse("this is a directory")
+    _refuse_kind(path)
     if not path.exists():
         raise refuse("there is no such file", "check its name and folder")
-    if not path.is_file():
-        raise refuse("this is no file")
     base = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True, timeout=WAIT_SECONDS)
     try:
         mark = base.execute("PRAGMA application_id").fetchone()[0]
@@ -262,8 +268,8 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._name = Path(f"{path.resolve()}.lock")
         with _saying(path):
+            self._name = Path(f"{path.resolve()}.lock")
             self._file = self._held(path)
 
     def _held(self, path: Path) -> IO[bytes]:

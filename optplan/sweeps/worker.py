@@ -32,8 +32,8 @@ def serve(memory_limit: int) -> None:
     import optplan.planner  # noqa: F401 - imported before the clock of the first task runs
     from optplan.sweeps.points import Task, solved
 
-    _limit_memory(memory_limit)
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
+    _limit_memory(memory_limit)
     _say(answers, READY)
     while True:
         task = Task.model_validate_json(tasks.get())

@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ import pytest
 
 import optplan
 from optplan.models.errors import InputError
-from optplan.report.sweeps import drawing, page
-from optplan.sweep import Progress, Sweep, series
+from optplan.report.sweeps import page
+from optplan.sweep import Progress, Sweep
 from optplan.sweeps import pool
 from optplan.sweeps.points import RESULTS
 from optplan.sweeps.store import Lock
-from optplan.tables import Table
 from tests.optplan.command import run, script
 from tests.sweep_kills import MAIN, SPEC, alike
 
@@ -184,7 +182,15 @@ def test_another_file_is_never_taken_for_a_table(folder: Path, content: bytes) -
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--over", "nodes=1..2", "-o", "no/such/folder/t.sqlite"), "cannot write the file"),
+        (
+            ("--over", "nodes=1..2", "-o", "no/such/folder/t.sqlite"),
+            "lies in no folder that is there",
+        ),
+        (("--over", "nodes=1..2", "-o", "x" * 300), "cannot write the file: File name too long"),
+        (("--over", "nodes=1..2", "-o", "a\0b"), "cannot write the file: embedded null"),
+        (("--over", "nodes=1", "--plot", "no/folder.svg"), "lies in no folder that is there"),
+        (("--over", "nodes=1", "--memory-limit", "1 B"), "less than a worker itself takes"),
+        (("--over", "nodes.=1"), "'nodes.' is no key"),
         (("--over", "nodes=1..2", "-o", "."), "directory"),
         (("--over", "nodes=0..2", "--set", "tp=x"), "search.tp: 'x' is no whole number"),
         (("--over", "nodes=-1, 0"), "--over cluster.nodes"),
@@ -349,52 +355,6 @@ def test_ctrl_c_ends_with_what_is_done_and_the_rest_follows(folder: Path, tmp_pa
     held = optplan.read_sweep(table)
     assert 0 < len(held.rows) < 200
     assert not Path(f"{table}.lock").exists()
-
-
-# -- series and drawing ----------------------------------------------------------------------------
-
-
-def table_with(*rows: tuple[int, str, int | None, float | None]) -> Table:
-    """A table of nodes, network, tp and throughput."""
-    columns = ("number", "nodes", "network", *RESULTS)
-    made = []
-    for number, (nodes, network, tp, rate) in enumerate(rows):
-        told: dict[str, Any] = dict.fromkeys(columns)
-        told |= {"number": number, "nodes": nodes, "network": network, "devices": 8 * nodes}
-        told |= {"status": "infeasible" if tp is None else "optimal", "tp": tp}
-        if tp is not None:
-            told |= {"pp": 1, "micro_batch": 1, "zero": 0, "schedule": "1f1b", "recompute": "none"}
-            told |= dict.fromkeys(("cp", "ep", "etp", "vpp"), 1)
-            told |= {"tokens_per_second_per_device": rate}
-            told |= {"tokens_per_second": None if rate is None else rate * 8 * nodes}
-        made.append(tuple(told[name] for name in columns))
-    return Table(columns=columns, rows=tuple(made))
-
-
-def test_series_mark_where_the_layout_changes() -> None:
-    found = series(
-        table_with(
-            *((4, "a", 2, 900.0), (1, "a", 1, 1000.0), (2, "a", None, None)),
-            *((1, "<b>", 1, 800.0), (2, "<b>", 1, 700.0), (4, "<b>", 4, 600.0)),
-        )
-    )
-    assert [one.label for one in found] == ["network a", "network <b>"]
-    assert [point.x for point in found[0].points] == [1, 2, 4]
-    assert [point.changed for point in found[0].points] == [False, False, True]
-    assert [point.changed for point in found[1].points] == [False, False, True]
-    assert found[0].points[0].device_hours_per_billion_tokens == pytest.approx(1e9 / 1000 / 3600)
-    picture = drawing(found)
-    root = ElementTree.fromstring(picture)
-    assert "<b>" not in picture
-    dots = [dot for dot in root.iter() if dot.tag.endswith("circle") and dot.get("data-changed")]
-    assert len(dots) == 2 * 2
-    assert len([one for one in root.iter() if one.get("data-panel")]) == 2
-
-
-@pytest.mark.parametrize("rows", [[], [(1, "a", None, None)], [(3, "a", 1, 5.0)]])
-def test_a_drawing_of_next_to_nothing_is_still_one(rows: list[Any]) -> None:
-    table = table_with(*rows)
-    ElementTree.fromstring(drawing(series(table)))
 
 
 def test_a_page_asks_for_nothing_from_outside(swept: Sweep, folder: Path) -> None:
