@@ -50,12 +50,15 @@ class Given:
         Its values.
     line
         Line of the file, from 1.
+    place
+        Characters of the file that hold the flag; None where no one place does.
     """
 
     name: str
     flag: str
     words: tuple[Word, ...]
     line: int
+    place: tuple[int, int] | None = None
 
     @property
     def written(self) -> str:
@@ -125,7 +128,7 @@ def gather(words: Iterable[Word]) -> tuple[dict[str, Given], list[Word]]:
             name = _SHORT.get(head, named(head))
             # Of two the last counts, and stands where it does.
             given.pop(name, None)
-            given[name] = Given(name, head, tuple(mine), flag.line)
+            given[name] = Given(name, head, tuple(mine), flag.line, flag.span)
 
     for word in words:
         if is_flag(word):
@@ -223,7 +226,7 @@ def _from_log(text: str) -> Options:
             continue
         name = entry.name
         word = Word(entry.value, entry.line, entry.span)
-        words = (word,)
+        words: tuple[Word, ...] = (word,)
         if entry.value in ("True", "False"):
             if name in _NEGATED:
                 if entry.value == "True":

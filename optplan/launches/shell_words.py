@@ -183,7 +183,9 @@ class Words:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def read(self, at: int, fields: Fields, split: bool = True, closing: str = "") -> int:
+    def read(
+        self, at: int, fields: Fields, split: bool = True, closing: str = "", quoted: bool = False
+    ) -> int:
         """
         Read one word, or what it expands to, and return where it ends.
 
@@ -193,6 +195,8 @@ class Words:
             Whether blanks in unquoted variables cut words.
         closing
             Bracket that ends the word instead of blanks.
+        quoted
+            Whether it all stands in double quotes, in which a single one is a letter.
         """
         text = self.text
         while at < len(text):
@@ -207,7 +211,7 @@ class Words:
                     Marked(text[at + 1 : at + 2], self.places(at + 1, at + 2)[: len(text) - at - 1])
                 )
                 at += 2
-            elif letter == "'":
+            elif letter == "'" and not quoted:
                 end = text.find("'", at + 1)
                 if end < 0:
                     raise self.refuse(at, "a quote ' is never closed", "close it")
@@ -299,7 +303,7 @@ class Words:
             end = self.closing_of(at + 1, "(", ")")
             return [self._command(text[at + 2 : end - 1], at, end)], end
         if text.startswith("${", at):
-            return self._braced(at)
+            return self._braced(at, quoted)
         if text.startswith("$'", at) and not quoted:
             end = text.find("'", at + 2)
             if end < 0:
@@ -366,7 +370,7 @@ class Words:
             return [Marked(value.text, (self._mark(at, end),) * len(value.text))]
         return [value]
 
-    def _braced(self, at: int) -> tuple[list[Marked], int]:
+    def _braced(self, at: int, quoted: bool) -> tuple[list[Marked], int]:
         """Expand ``${...}``."""
         text, i = self.text, at + 2
         count = text.startswith("#", i) and text[i + 1 : i + 2] not in ("}", ":", "")
@@ -385,7 +389,7 @@ class Words:
             index, i = text[i + 1 : close], close + 1
         operator = next((o for o in _OPERATORS if text.startswith(o, i)), "")
         fields, start = Fields(), i + len(operator)
-        end = self.read(start, fields, split=False, closing="}") + 1
+        end = self.read(start, fields, split=False, closing="}", quoted=quoted) + 1
         fields.cut()
         argument = fields.done[0] if fields.done else EMPTY
         if indirect:
