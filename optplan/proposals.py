@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
 
 from optplan.export import near
 from optplan.findings import DoctorFinding
@@ -23,6 +25,7 @@ from optplan.models.spec.problem import Problem
 from optplan.solvers import exhaustive
 from optplan.solvers.base import SolverConfig
 from optplan.solvers.proved import proved
+from optplan.solvers.search import Search
 
 KEPT = (
     *("tp", "pp", "cp", "ep", "etp", "dp", "micro_batch", "vpp", "schedule"),
@@ -44,8 +47,16 @@ MENDED_BY = {
     "recompute-incomplete": ("recompute", "recomputed_layers_per_stage"),
     "recompute-refused": ("recompute",),
     "offload-refused": ("offload",),
+    "experts-missing": ("ep",),
 }
 """Values that are written anew where a dialect refuses how they are written, by its rule."""
+
+
+NUMBERS = ("tp", "pp", "cp", "ep", "etp", "dp", "micro_batch", "vpp")
+"""Choices that are numbers, of which one is nearer than another."""
+
+Fixed = dict[str, tuple[int, ...]]
+"""Choices that are fixed, each to one value of the program."""
 
 
 class Proposal(Record):
@@ -90,19 +101,40 @@ def corrected(
     return proposed(prepared, speaks, source, plan, forced)
 
 
+NEAR_BATCH = 0.1
+"""A batch that differs by no more than this share is a smaller change than other degrees are."""
+
+DEGREES = ("tp", "pp", "cp", "ep", "etp", "dp")
+"""Choices that a batch nearby is worth."""
+
+
 def nearest_plan(prepared: Prepared) -> Plan | None:
     """Return the legal plan that keeps most of a launch's; None where none is legal."""
-    problem, plan = prepared.problem, prepared.plan
-    for batches in _batches(plan):
-        for layers in _layers(prepared):
-            search = problem.search.model_copy(
-                update={"global_batch": batches, "layers_per_stage": layers}
-            )
-            form = formulate(problem.model_copy(update={"search": search}))
-            found = _kept(form, plan)
-            if found is not None:
+    plan = prepared.plan
+    ranked: list[tuple[tuple[bool, ...], int, Plan]] = []
+    for batch in _batches(plan):
+        near_ = abs(batch / plan.global_batch - 1) <= NEAR_BATCH
+        for order, layers in enumerate(_layers(prepared)):
+            found = _kept(_formulated(prepared.problem, batch, layers), plan)
+            if found is None:
+                continue
+            degrees = all(getattr(found, n) == getattr(plan, n) for n in DEGREES)
+            same = tuple(getattr(found, n) == getattr(plan, n) for n in KEPT)
+            # First the degrees, for which the batch may move a little; then the batch; then all.
+            key = (degrees and near_, batch == plan.global_batch, *same)
+            ranked.append((key, -order, found))
+            if all(key):
                 return found
-    return None
+        if any(key[0] for key, _, _ in ranked):
+            break
+    return max(ranked, key=lambda one: one[:2])[2] if ranked else None
+
+
+def _formulated(problem: Problem, batch: int, layers: tuple[int, ...] | str) -> Formulation:
+    """Formulate a problem for one batch and a way to hand out layers."""
+    changed = {"global_batch": batch, "layers_per_stage": layers}
+    search = problem.search.model_copy(update=changed)
+    return formulate(problem.model_copy(update={"search": search}))
 
 
 def _batches(plan: Plan) -> Iterable[int]:
@@ -125,7 +157,13 @@ def _layers(prepared: Prepared) -> Iterable[tuple[int, ...] | str]:
 
 
 def _kept(form: Formulation, plan: Plan) -> Plan | None:
-    """Keep as many of a plan's choices as some legal plan has."""
+    """
+    Keep as many of a plan's choices as some legal plan has.
+
+    As few values as can be are let go, one, two or three, those least dear first; of a number
+    that is let go the nearest value is taken that some legal plan has. Where that is not enough,
+    values are kept one after the other, dearest first.
+    """
     wanted = {name: coded(name, getattr(plan, name)) for name in KEPT}
     again = plan.recomputed_layers_per_stage
     if plan.recompute == "full" and again != plan.layers_per_stage:
@@ -133,29 +171,55 @@ def _kept(form: Formulation, plan: Plan) -> Plan | None:
     domain = form.program.domain
     if not exhaustive.count(form.program):
         return None
-    fixed: dict[str, tuple[int, ...]] = {}
-    best: Mapping[str, int] | None = None
-    everything: dict[str, tuple[int, ...]] = {n: (v,) for n, v in wanted.items() if v in domain[n]}
-    if len(everything) == len(wanted):
-        best = _one(form, everything)
-    if best is None:
-        for name, kept in everything.items():
-            tried = fixed | {name: kept}
-            found = _one(form, tried)
+    everything: Fixed = {n: (v,) for n, v in wanted.items() if v in domain[n]}
+    lost = [name for name in KEPT if name not in everything]
+    cheap = [name for name in reversed(KEPT) if name in everything]
+    for few in range(4):
+        for drop in combinations(cheap, few):
+            rest: Fixed = {n: v for n, v in everything.items() if n not in drop}
+            found = _one(form, rest)
             if found is not None:
-                fixed, best = tried, found
-    if best is None:
-        best = _one(form, {})
+                return form.decode(_nearby(form, rest, found, wanted, [*lost, *drop]))
+        if few == 0 and len(lost) > 3:
+            break
+    fixed: Fixed = {}
+    best = _one(form, {})
+    for name, kept in everything.items():
+        found = _one(form, fixed | {name: kept})
+        if found is not None:
+            fixed, best = fixed | {name: kept}, found
     return form.decode(best) if best is not None else None
 
 
-def _one(form: Formulation, fixed: dict[str, tuple[int, ...]]) -> Mapping[str, int] | None:
+def _nearby(
+    form: Formulation,
+    fixed: Fixed,
+    found: Mapping[str, int],
+    wanted: Mapping[str, int],
+    free: Sequence[str],
+) -> Mapping[str, int]:
+    """Take the nearest value of each number that was let go, as long as some plan has it."""
+    for name in [n for n in KEPT if n in free and n in NUMBERS]:
+        values = sorted(
+            form.program.domain[name].tolist(), key=lambda v: abs(math.log(v / wanted[name]))
+        )
+        for value in values:
+            again = _one(form, fixed | {name: (value,)})
+            if again is not None:
+                fixed, found = fixed | {name: (value,)}, again
+                break
+    return found
+
+
+def _one(form: Formulation, fixed: Fixed) -> Mapping[str, int] | None:
     """Return the best assignment with some choices fixed; None where no plan has them."""
     program = form.program.fixed(fixed)
     if not exhaustive.count(program):
         return None
-    found = proved(program, SolverConfig(seconds=60.0)).best
-    return found[0] if found else None
+    config = SolverConfig(seconds=60.0)
+    found = Search(program, config).run()
+    best = proved(program, config).best if found.hard else found.outcome.best
+    return best[0] if best else None
 
 
 def best(

@@ -24,7 +24,8 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.planner import problem_of
 from optplan.solvers import exhaustive
-from optplan.solvers.proved import proved
+from optplan.solvers.base import SolverConfig
+from optplan.solvers.search import Search
 from tests.random_problems import random_spec
 
 OPEN = ("tp", "pp", "cp", "ep", "etp", "micro_batch", "schedule", "vpp", "zero", "recompute")
@@ -94,7 +95,7 @@ def _feasible(form: Formulation, rng: random.Random) -> Plan | None:
         tried = fixed | {name: (int(rng.choice(list(domain))),)}
         if exhaustive.count(form.program.fixed(tried)):
             fixed = tried
-    best = proved(form.program.fixed(fixed)).best
+    best = Search(form.program.fixed(fixed), SolverConfig(seconds=20.0)).run().outcome.best
     return form.decode(best[0]) if best else None
 
 

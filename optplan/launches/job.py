@@ -228,15 +228,25 @@ def _machine(
         nodes = spec.cluster.nodes
         words.append(f"{nodes} nodes, those of the spec")
     elif nodes is None:
-        least = _taken(launch)
-        batch, micro = whole(launch, "global_batch"), whole(launch, "micro_batch") or 1
-        nodes = -(-least // node)
-        while nodes * node % least and nodes < least:
-            nodes += 1
-        words.append(f"{nodes} nodes, the fewest that hold the degrees")
-        if batch and micro:
-            lacks.append("the number of nodes: --set nodes=8, or the variable it depends on")
+        nodes = _fewest(launch, node)
+        words.append(f"{nodes} nodes, the fewest that the degrees and the batch allow")
+        lacks.append("the number of nodes: --set nodes=8, or the variable it depends on")
     return nodes, node, lacks
+
+
+def _fewest(launch: Launch, node: int) -> int:
+    """Return the fewest nodes whose devices the degrees divide, and whose ranks the batch."""
+    taken, cp = _taken(launch), whole(launch, "cp") or 1
+    batch, micro = whole(launch, "global_batch"), whole(launch, "micro_batch") or 1
+    shared = bool(launch.value("zero"))
+    first = -(-taken // node)
+    legal = [n for n in range(first, first + taken + 1) if n * node % taken == 0]
+    for nodes in legal:
+        ranks = nodes * node // taken
+        split = batch is None or batch % (ranks * micro) == 0
+        if split and (ranks * cp > 1 or not shared):
+            return nodes
+    return legal[0] if legal else first
 
 
 def _domain(on: str) -> int:
