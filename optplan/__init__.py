@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optplan.calibrate import calibrate
     from optplan.compare import compare
+    from optplan.doctor import doctor
     from optplan.evaluate import evaluate
     from optplan.explain import explain
+    from optplan.export import export
     from optplan.live import cp_model, of_choices, plan_in, pyomo_model
     from optplan.load import load
     from optplan.models.builder import Builder
@@ -63,8 +65,10 @@ __all__ = [
     "choice",
     "compare",
     "cp_model",
+    "doctor",
     "evaluate",
     "explain",
+    "export",
     "load",
     "of_choices",
     "plan_in",
@@ -103,8 +107,10 @@ _HOMES = {
     "choice": "optplan.models.expression",
     "compare": "optplan.compare",
     "cp_model": "optplan.live",
+    "doctor": "optplan.doctor",
     "evaluate": "optplan.evaluate",
     "explain": "optplan.explain",
+    "export": "optplan.export",
     "load": "optplan.load",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",

@@ -28,6 +28,9 @@ LARGEST = 2**24
 HEAD = 2**22
 """Bytes at the beginning of a long log that are looked at."""
 
+NEXT = 6
+"""Next-best plans that are looked at where the best cannot be launched as it is."""
+
 ORDER = {"error": 0, "warning": 1, "note": 2}
 """Findings by how bad they are."""
 
@@ -158,7 +161,8 @@ def _examined(
     rules = formulate(problem).rules
     price = estimate(problem, plan)
     found = list(structural(prepared, rules, price))
-    if prepared.priced:
+    whole = not any(one.rule == "degrees.world" for one in found)
+    if prepared.priced and whole:
         found += priced(prepared, rules, price)
         found += speed(launch, problem, price, measured_seconds)
     found.sort(key=lambda one: ORDER.get(one.severity, 0))
@@ -167,23 +171,24 @@ def _examined(
     if broken:
         say("looking for the nearest legal launch")
         nearest = corrected(prepared, speaks, source, found)
+        if nearest is None:
+            found.insert(0, _impossible(problem))
     if prepared.priced:
         say("looking for the best launch")
-
-        def search(asked: Problem) -> tuple[Plan | None, bool]:
-            answer = solve(asked, top=0, time_limit=time_limit, progress=progress)
-            return answer.plan, answer.status.holding == "optimal"
-
-        other = best(prepared, speaks, source, search)
-        if other is not None and not other.changes:
-            other = None
+        answer = solve(problem, top=NEXT, time_limit=time_limit, progress=progress)
+        plans = [] if answer.plan is None else [answer.plan]
+        plans += [one.plan for one in answer.alternatives]
+        plans += [nearest.plan] if nearest is not None else []
+        plans += [] if broken else [plan]
+        proven = answer.status.holding == "optimal"
+        other = best(prepared, speaks, source, plans, proven)
     assert problem.framework is not None
     return Diagnosis(
         framework=problem.framework.name,
         findings=tuple(found),
         plan=plan,
         groups=products(launch, problem, plan),
-        estimate=price if prepared.priced else None,
+        estimate=price if prepared.priced and whole else None,
         corrected=nearest,
         best=other,
         stated=launch.stated,
@@ -193,6 +198,17 @@ def _examined(
         unread=launch.unread,
         source=source,
         problem=problem,
+    )
+
+
+def _impossible(problem: Problem) -> DoctorFinding:
+    """Say that no launch of this job is legal on its machine."""
+    return DoctorFinding(
+        rule="launch.impossible",
+        severity="error",
+        line=0,
+        problem=f"no layout of {problem.devices} devices is legal for this job",
+        remedy="give it more, as in --set nodes=16; optplan size tells the fewest",
     )
 
 

@@ -120,8 +120,10 @@ def structural(
         severity = "error"
         if name == "pipeline.layers[stages]" or (base == "pipeline.layers" and _laid_out(prepared)):
             severity, legal = "note", "priced as if chunks were equal, which is an upper bound"
-        if base == "degrees.world" or base == "experts.world":
+        if base in ("degrees.world", "experts.world"):
             said += f" ({'; '.join(products(launch, problem, plan))})"
+        if base == "degrees.world":
+            legal = _room(problem, plan) or legal
         yield DoctorFinding(
             rule=base,
             severity=severity,
@@ -138,6 +140,14 @@ def structural(
             problem=said,
             remedy=remedy,
         )
+
+
+def _room(problem: Problem, plan: Plan) -> str:
+    """Say how many nodes the degrees of a plan would fill; empty where they fill none whole."""
+    taken, node = plan.tp * plan.pp * plan.cp, problem.cluster.devices_per_node
+    if taken <= problem.devices or taken % node:
+        return ""
+    return f"legal: {taken // node} nodes, or tp * pp * cp that divides {problem.devices}"
 
 
 def _laid_out(prepared: Prepared) -> bool:
@@ -158,12 +168,15 @@ def priced(prepared: Prepared, rules: Iterable[Rule], price: Estimate) -> Iterat
     if over:
         worst = max(over, key=lambda use: use.peak_bytes)
         stages = ", ".join(str(use.stage) for use in over[:8]) + (", ..." if len(over) > 8 else "")
+        unsure = any(one.rule.endswith(".not-modelled") for one in launch.remarks)
         yield DoctorFinding(
             rule="memory.out",
-            severity="error",
+            severity="warning" if unsure else "error",
             line=recompute,
             problem=f"out of memory on stage {stages} of {plan.pp}: {_use_text(worst, memory)}",
-            remedy="see the corrected launch below",
+            remedy="what is not modelled may save as much; measure it"
+            if unsure
+            else "see the nearest legal launch",
         )
     elif memory.risk is not None and memory.risk > RISKY:
         worst = memory.stages[memory.binding_stage]

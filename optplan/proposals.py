@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from optplan.export import near
@@ -13,7 +13,7 @@ from optplan.findings import DoctorFinding
 from optplan.judge import judge
 from optplan.launches.amending import ENVIRONMENT
 from optplan.launches.job import Prepared
-from optplan.launches.launch import Dialect, Launch, Value
+from optplan.launches.launch import Dialect, Value
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.price import Estimate
 from optplan.models.domains import coded
@@ -74,6 +74,9 @@ TIED: dict[str, tuple[str, ...]] = {
 
 NUMBERS = ("tp", "pp", "cp", "ep", "etp", "dp", "micro_batch", "vpp")
 """Choices that are numbers, of which one is nearer than another."""
+
+EXPORT = r"export (\w+)=(\w+)"
+"""A remedy that is one line of a script."""
 
 Fixed = dict[str, tuple[int, ...]]
 """Choices that are fixed, each to one value of the program."""
@@ -260,14 +263,42 @@ def best(
     prepared: Prepared,
     speaks: Dialect,
     source: str,
-    solve: Callable[[Problem], tuple[Plan | None, bool]],
+    plans: Sequence[Plan],
+    proven: bool,
 ) -> Proposal | None:
-    """Find the best launch for the same job; None where the launch is the best already."""
-    plan, proven = solve(prepared.problem)
-    if plan is None:
+    """
+    Find the best launch for the same job among good plans; None where it is the one that was read.
+
+    Parameters
+    ----------
+    plans
+        Plans to choose from, the best of the spec first. A framework may launch it only in part, as
+        with layers recomputed on some stages alone; then one behind it may be better.
+    proven
+        Whether the first is proved to be the best.
+    """
+    problem = prepared.problem
+    assert problem.framework is not None
+    version = problem.framework.name.partition("@")[2]
+    rules_ = formulate(problem).rules
+    able: list[Plan] = []
+    for plan in dict.fromkeys(plans):
+        try:
+            speaks.write(problem, plan, version)
+            able.append(plan)
+        except InputError:
+            found = near(problem, plan, speaks, rules_)
+            if found is not None:
+                able.append(found[0])
+    if not able:
         return None
-    found = proposed(prepared, speaks, source, plan, ())
-    return None if found is None else found.model_copy(update={"proven": proven})
+    chosen = min(able, key=lambda plan: estimate(problem, plan).step_seconds)
+    if chosen == prepared.plan:
+        return None
+    proposal = proposed(prepared, speaks, source, chosen, ())
+    if proposal is None or not proposal.changes:
+        return None
+    return proposal.model_copy(update={"proven": proven and chosen == plans[0]})
 
 
 def proposed(
@@ -320,7 +351,11 @@ def _amended(speaks: Dialect, source: str, values: Mapping[str, Value]) -> str |
     if not values:
         return source
     try:
-        return speaks.amend(source, values)
+        text = speaks.amend(source, values)
+        # What is changed may ask for another environment.
+        asked = [re.fullmatch(EXPORT, one.remedy) for one in speaks.read(text).remarks]
+        more: dict[str, Value] = {f"{ENVIRONMENT}{one[1]}": one[2] for one in asked if one}
+        return speaks.amend(text, more) if more else text
     except InputError:
         return None
 
@@ -343,7 +378,7 @@ def _forced(findings: Iterable[DoctorFinding], plan: Plan) -> list[str]:
         if one.severity != "error":
             continue
         found += MENDED_BY.get(one.rule.partition(".")[2], ())
-        told = re.fullmatch(r"export (\w+)=(\w+)", one.remedy)
+        told = re.fullmatch(EXPORT, one.remedy)
         if told:
             found.append(f"{ENVIRONMENT}{told[1]}={told[2]}")
     return list(dict.fromkeys(found))
@@ -400,4 +435,4 @@ def _said(value: object) -> str:
     )
 
 
-__all__ = ["Launch", "Proposal", "best", "corrected", "judge", "nearest_plan", "runs"]
+__all__ = ["Proposal", "best", "corrected", "nearest_plan", "runs"]

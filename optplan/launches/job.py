@@ -244,6 +244,8 @@ def _fewest(launch: Launch, node: int) -> int:
     for nodes in legal:
         ranks = nodes * node // taken
         split = batch is None or batch % (ranks * micro) == 0
+        stage = (whole(launch, "tp") or 1) * cp * ranks
+        split = split and stage % ((whole(launch, "ep") or 1) * (whole(launch, "etp") or 1)) == 0
         if split and (ranks * cp > 1 or not shared):
             return nodes
     return legal[0] if legal else first

@@ -15,6 +15,21 @@ STRATEGIES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params":
 FUSED = ("flash", "fused", "auto")
 """Values of ``--attention-backend`` that never write the scores to memory."""
 
+NOT_MODELLED = (
+    "grad_reduce_in_bf16",
+    "fp8_param_gather",
+    "main_grads_dtype",
+    "exp_avg_dtype",
+    "exp_avg_sq_dtype",
+    "cpu_offloading",
+    "fine_grained_activation_offloading",
+    "reuse_fp32_param",
+    "swap_attention",
+    "swap_optimizer",
+    "recompute_activation_function",
+)
+"""Options that save memory in ways that have no price here."""
+
 ARGUMENTS = "megatron/training/arguments.py"
 
 
@@ -577,6 +592,16 @@ class Layout:
                 "neither --bf16 nor --fp16: everything is computed in fp32",
                 "add --bf16",
             )
+
+        found = [self.options.given[n].flag for n in NOT_MODELLED if reading.on(n)]
+        if found:
+            reading.remark(
+                "megatron.not-modelled",
+                "note",
+                f"{', '.join(found)}: what it changes of memory is not modelled",
+                "read memory with care",
+                self.options.given[next(n for n in NOT_MODELLED if n in self.options.given)],
+            )
         self.attention()
 
     def attention(self) -> None:
@@ -743,7 +768,7 @@ def connections(reading: Reading, tp: int, cp: int) -> None:
             "megatron.connections",
             "error",
             f"CUDA_DEVICE_MAX_CONNECTIONS=1 with FSDP; Megatron refuses it ({ARGUMENTS})",
-            "unset it, or set it to 8 or more",
+            "export CUDA_DEVICE_MAX_CONNECTIONS=8",
             line,
         )
     elif not fsdp and (tp > 1 or cp > 1) and (given is None or given.text != "1"):

@@ -57,7 +57,7 @@ def show_diagnosis(console: Console, found: Diagnosis, output: str | None = None
     if found.corrected is not None:
         _proposal(console, "The nearest legal launch", found.corrected, bool(output))
     if found.best is not None:
-        word = "The best launch" if found.best.proven else "The best launch found in time"
+        word = "The best launch, proved," if found.best.proven else "The best launch found"
         _proposal(console, f"{word} for the same job", found.best, False)
 
 
