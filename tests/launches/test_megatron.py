@@ -223,7 +223,7 @@ def test_a_value_is_changed_where_it_is_decided() -> None:
 
 
 def test_a_variable_that_means_two_things_is_not_changed() -> None:
-    shared = changed(("TP=4", "TP=$PP"), ("GPUS_PER_NODE=8", "GPUS_PER_NODE=8"))
+    shared = changed(("TP=4", "TP=2"), ("PP=2", "PP=$TP"))
     text = MEGATRON.amend(shared, {"tp": 4})
     assert (read(text).value("tp"), read(text).value("pp")) == (4, 2)
 
