@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from optplan.calibrate import calibrate
     from optplan.compare import compare
+    from optplan.doctor import doctor
     from optplan.evaluate import evaluate
     from optplan.explain import explain
+    from optplan.export import export
     from optplan.flips import flips
     from optplan.live import cp_model, of_choices, plan_in, pyomo_model
     from optplan.load import load
@@ -70,8 +72,10 @@ __all__ = [
     "choice",
     "compare",
     "cp_model",
+    "doctor",
     "evaluate",
     "explain",
+    "export",
     "flips",
     "installed_rules",
     "load",
@@ -118,8 +122,10 @@ _HOMES = {
     "choice": "optplan.models.expression",
     "compare": "optplan.compare",
     "cp_model": "optplan.live",
+    "doctor": "optplan.doctor",
     "evaluate": "optplan.evaluate",
     "explain": "optplan.explain",
+    "export": "optplan.export",
     "flips": "optplan.flips",
     "installed_rules": "optplan.own_rules",
     "load": "optplan.load",

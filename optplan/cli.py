@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from optplan import cli_answers, cli_runs, cli_sweeps
+from optplan import cli_answers, cli_launches, cli_runs, cli_sweeps
 from optplan.arguments import choices, intervals, memory, seconds, whole
 from optplan.flags import Json, Limits, Rules, Sets
 from optplan.models.errors import InputError, OptplanError
@@ -295,6 +295,8 @@ def model(
 app.command(cli_answers.explain)
 app.command(cli_answers.size)
 app.command(cli_sweeps.sweep)
+app.command(cli_launches.doctor)
+app.command(cli_launches.export)
 app.command(cli_runs.calibrate)
 app.command(cli_runs.validate)
 

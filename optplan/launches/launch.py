@@ -19,7 +19,10 @@ class Stated(Record):
     name: str
     """
     Name in a plan (``tp``, ``recompute``), in a workload or its architecture (``layers``,
-    ``sequence_length``, ``precision``) or in a cluster (``nodes``, ``devices_per_node``).
+    ``sequence_length``, ``precision``, ``experts.count``, ``latent.kv_rank``, ``lora.rank``) or in
+    a cluster (``nodes``, ``devices_per_node``). A launch that names a shape of the catalogue states
+    it as ``architecture``; what else it states of the shape changes that one. What a log measured
+    is ``measured_step_seconds`` or ``measured_tflops`` (of one device).
     """
     value: Value
     """The value, in the plan's or the spec's own form."""
