@@ -209,6 +209,7 @@ def calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> N
 
 
 FRAMEWORK_STACKS = {
+    "accelerate": "fsdp",
     "torchtitan": "torchtitan",
     "deepspeed": "deepspeed",
     "megatron-deepspeed": "deepspeed",

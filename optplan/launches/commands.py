@@ -63,7 +63,7 @@ def page_of(script: Script, name: str) -> Page | None:
     return None
 
 
-def starts(script: Script, runs: Callable[[str], bool]) -> list[Start]:
+def starts(script: Script, runs: Callable[[str], bool], only: str = "") -> list[Start]:
     """
     Return the commands that run a program, with or without a launcher in front.
 
@@ -71,16 +71,18 @@ def starts(script: Script, runs: Callable[[str], bool]) -> list[Start]:
     ----------
     runs
         Tells a program of interest by its name.
+    only
+        The one launcher that counts; left out: any, or none in front.
     """
     found = []
     for command in script.commands:
-        start = _start(command, runs)
+        start = _start(command, runs, only)
         if start is not None:
             found.append(start)
     return found
 
 
-def _start(command: Command, runs: Callable[[str], bool]) -> Start | None:
+def _start(command: Command, runs: Callable[[str], bool], only: str) -> Start | None:
     """Read one command; None where it runs nothing of interest."""
     words = command.words
     for index, word in enumerate(words):
@@ -96,11 +98,11 @@ def _start(command: Command, runs: Callable[[str], bool]) -> Start | None:
                     continue
                 first += 1
             options, at, program = _options(words, first)
-            if program and runs(program):
-                launcher = "torchrun" if torch else name
+            launcher = "torchrun" if torch else name
+            if program and runs(program) and only in ("", launcher):
                 return Start(launcher, options, program, words[at:], command)
             return None
-        if runs(word.text) and not word.text.startswith("-"):
+        if not only and runs(word.text) and not word.text.startswith("-"):
             return Start("", {}, word.text, words[index + 1 :], command)
     return None
 

@@ -158,3 +158,8 @@ def spliced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     for first, last, new in sorted(edits, reverse=True):
         text = text[:first] + new + text[last:]
     return text
+
+
+def plain_name(name: str) -> str:
+    """Return a name fit for a comment of a script."""
+    return "".join(letter if letter.isalnum() or letter in "-._ " else "_" for letter in name)
