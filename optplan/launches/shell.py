@@ -16,6 +16,7 @@ expression. A variable that nobody sets stays in the word as ``${NAME}`` and is 
 ``unknown``; tests of conditions take it for empty, as it is when nobody exports it. Of ``if`` and
 ``case`` the branch is followed that the values known lead to; a command in a condition that is no
 test is taken to succeed, and a loop is gone through once. Nothing is ever executed.
+What ``bash -c '...'`` is told to run is read too, behind the words that stand before it.
 ``read_arguments`` reads a bare list of options, over as many lines as it likes.
 """
 
@@ -28,7 +29,7 @@ from dataclasses import dataclass, field
 
 from optplan.launches.shell_sums import work_out
 from optplan.launches.shell_text import EMPTY, PRIVATE, Inline, Marked, Source, Word
-from optplan.launches.shell_words import Fields, Words
+from optplan.launches.shell_words import DEEPEST, Fields, Words
 
 __all__ = ["Command", "Inline", "Script", "Source", "Word", "read_arguments", "read_script"]
 
@@ -95,7 +96,7 @@ def read_script(text: str) -> Script:
     InputError
         A quote or bracket is never closed, or variables grow without end.
     """
-    return _Reader(text, getattr(text, "given", {})).script()
+    return _Reader(Words(text, getattr(text, "given", {}))).script()
 
 
 def read_arguments(text: str) -> tuple[Word, ...]:
@@ -141,9 +142,9 @@ class _Pending:
 class _Reader:
     """Goes through a script once, line by line."""
 
-    def __init__(self, text: str, given: Mapping[str, str]) -> None:
-        self.words = Words(text, given)
-        self.text = self.words.text
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self.text = words.text
         self.at = 0
         self.commands: list[Command] = []
         self.files: dict[str, Inline] = {}
@@ -372,8 +373,27 @@ class _Reader:
         environment |= {key: words.word(value, self.at) for key, value in before.items()}
         # What a command has in front of it is no variable of the script.
         told = tuple(words.word(part, self.at) for part in parts)
-        self.commands.append(Command(told, line, environment))
+        inside = self._inside(parts)
+        self.commands += [
+            Command((*told[: len(told) - 1], *c.words), line, environment | dict(c.environment))
+            for c in inside
+        ]
+        if not inside:
+            self.commands.append(Command(told, line, environment))
         self._done(True, True)
+
+    def _inside(self, parts: list[Marked]) -> tuple[Command, ...]:
+        """Read what a shell is told to run: the words before it stand in front of each command."""
+        if len(parts) < 3 or parts[-2].text not in ("-c", "-lc", "-ec", "-xc", "-exc"):
+            return ()
+        if parts[-3].text.rpartition("/")[2] not in ("bash", "sh") or len(parts[-1].text) > 10**6:
+            return ()
+        around = (self.words, parts[-1].at)
+        inner = _Reader(Words(parts[-1].text, self.words.given, around))
+        inner.exported, inner.files = self.exported, self.files
+        if inner.words.depth > DEEPEST:
+            return ()
+        return inner.script().commands
 
     def _done(self, success: bool, runs: bool) -> None:
         """Keep the status of a command for what joins the next one to it."""
@@ -474,7 +494,7 @@ class _Reader:
                 continue
             if double and letter in "<>&|()":
                 stop = self.at + 1 + text.startswith(("&&", "||"), self.at)
-                fields.add(Marked(text[self.at : stop], tuple(range(self.at, stop))))
+                fields.add(Marked(text[self.at : stop], self.words.places(self.at, stop)))
                 fields.cut()
                 self.at = stop
                 continue
@@ -484,7 +504,7 @@ class _Reader:
                 start = self.at
                 self._assign(found, runs, {})
                 key = found[1]
-                fields.add(Marked(key + "=", tuple(range(start, start + len(key) + 1))))
+                fields.add(Marked(key + "=", self.words.places(start, start + len(key) + 1)))
                 fields.cut()
                 continue
             was = self.at
@@ -547,7 +567,7 @@ class _Reader:
             if not one.active:
                 continue
             if one.plain:
-                content = Marked(text[start:last], tuple(range(start, last)))
+                content = Marked(text[start:last], self.words.places(start, last))
             else:
                 content = self.words.inside(start, last)
             whole = self.words.word(content, start)

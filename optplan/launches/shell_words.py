@@ -75,9 +75,17 @@ class Words:
         The script.
     given
         Values of variables that its caller sets; they win over the script's own.
+    around
+        Where the text is a word of another script (``bash -c '...'``): that script's words, whose
+        variables it shares, and the origin of every character.
     """
 
-    def __init__(self, text: str, given: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        text: str,
+        given: Mapping[str, str],
+        around: tuple[Words, tuple[int, ...]] | None = None,
+    ) -> None:
         low, high = chr(PRIVATE.start), chr(PRIVATE.stop)
         self.text = re.sub(f"[{low}-{high}]", "\ufffd", text)
         self.given = dict(given)
@@ -86,14 +94,36 @@ class Words:
         self._names: list[str] = []
         self._ends: dict[int, int] = {}
         self._spent = 0
-        self._depth = 0
+        self.depth = 0
         self._breaks = [i for i, letter in enumerate(self.text) if letter == "\n"]
+        self._origin: tuple[int, ...] | None = None
+        if around is not None:
+            outer, self._origin = around
+            self.text = text
+            self.scalars, self.arrays = outer.scalars, outer.arrays
+            self._names, self._ends, self._breaks = outer._names, outer._ends, outer._breaks
+            self._spent, self.depth = outer._spent, outer.depth + 1
 
     # -- places -----------------------------------------------------------------------------------
 
+    def place(self, at: int) -> int:
+        """Place in the file of a character of the text."""
+        if self._origin is None:
+            return at
+        here = self._origin[min(at, len(self._origin) - 1)] if self._origin else 0
+        return here if here >= 0 else max(0, WORKED - here)
+
+    def places(self, first: int, last: int) -> tuple[int, ...]:
+        """Origins of a stretch of the text."""
+        return tuple(range(first, last)) if self._origin is None else self._origin[first:last]
+
     def line(self, at: int) -> int:
-        """Line of a character, from 1."""
-        return bisect.bisect_left(self._breaks, at) + 1
+        """Line of a character of the text, from 1."""
+        return self._line(self.place(at))
+
+    def _line(self, place: int) -> int:
+        """Line of a place in the file."""
+        return bisect.bisect_left(self._breaks, place) + 1
 
     def refuse(self, at: int, problem: str, remedy: str) -> InputError:
         """Make the error of a script that cannot be read."""
@@ -104,12 +134,13 @@ class Words:
         hidden = [letter for letter in some.text if ord(letter) in PRIVATE]
         names = tuple(dict.fromkeys(self._names[ord(h) - PRIVATE.start] for h in hidden))
         span = None if names else span_of(some.at)
-        first = some.at[0] if some.at else used
+        first = some.at[0] if some.at else 0
         written = None
         if span is None and first <= WORKED and len(set(some.at)) == 1:
             written = (WORKED - first, self._ends.get(first, WORKED - first))
-        place = first if first >= 0 else WORKED - first if first <= WORKED else used
-        return Word(self.plain(some), self.line(place), span, names, written)
+        place = first if first >= 0 else WORKED - first
+        line = self._line(place) if some.at else self.line(used)
+        return Word(self.plain(some), line, span, names, written)
 
     def plain(self, some: Marked) -> str:
         """Return a text with unknown variables by name."""
@@ -137,8 +168,9 @@ class Words:
 
     def _mark(self, start: int, end: int) -> int:
         """Remember where an expression stands; return the origin of what it makes."""
-        self._ends[WORKED - start] = end
-        return WORKED - start
+        first = self.place(start)
+        self._ends[WORKED - first] = max(first, self.place(end - 1)) + 1
+        return WORKED - first
 
     def _nobody(self, name: str, start: int, end: int) -> Marked:
         """Stand for a variable that nobody sets."""
@@ -151,7 +183,9 @@ class Words:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def read(self, at: int, fields: Fields, split: bool = True, closing: str = "") -> int:
+    def read(
+        self, at: int, fields: Fields, split: bool = True, closing: str = "", quoted: bool = False
+    ) -> int:
         """
         Read one word, or what it expands to, and return where it ends.
 
@@ -161,6 +195,8 @@ class Words:
             Whether blanks in unquoted variables cut words.
         closing
             Bracket that ends the word instead of blanks.
+        quoted
+            Whether it all stands in double quotes, in which a single one is a letter.
         """
         text = self.text
         while at < len(text):
@@ -171,14 +207,16 @@ class Words:
                 if text[at + 1 : at + 2] == "\n" or text[at + 1 : at + 3] == "\r\n":
                     at += 2 + (text[at + 1] == "\r")
                     continue
-                fields.add(Marked(text[at + 1 : at + 2], (at + 1,)[: len(text) - at - 1]))
+                fields.add(
+                    Marked(text[at + 1 : at + 2], self.places(at + 1, at + 2)[: len(text) - at - 1])
+                )
                 at += 2
-            elif letter == "'":
+            elif letter == "'" and not quoted:
                 end = text.find("'", at + 1)
                 if end < 0:
                     raise self.refuse(at, "a quote ' is never closed", "close it")
                 fields.begin()
-                fields.add(Marked(text[at + 1 : end], tuple(range(at + 1, end))))
+                fields.add(Marked(text[at + 1 : end], self.places(at + 1, end)))
                 at = end + 1
             elif letter == '"':
                 fields.begin()
@@ -193,7 +231,7 @@ class Words:
                 end = at + 1
                 while end < len(text) and text[end] not in "\\'\"$`" + (closing or BREAKS):
                     end += 1
-                fields.add(Marked(text[at:end], tuple(range(at, end))))
+                fields.add(Marked(text[at:end], self.places(at, end)))
                 at = end
         if closing and at >= len(text):
             raise self.refuse(at - 1, f"a bracket is never closed with {closing}", "close it")
@@ -212,7 +250,7 @@ class Words:
                     at += 3 if text[at + 2 : at + 3] == "\n" else 2
                     continue
                 if text[at + 1] != "\n":
-                    fields.add(Marked(text[at + 1], (at + 1,)))
+                    fields.add(Marked(text[at + 1], self.places(at + 1, at + 2)))
                 at += 2
             elif letter in "$`":
                 parts, at = self._dollar(at, fields, quoted=True)
@@ -224,7 +262,7 @@ class Words:
                 stop = at + 1
                 while stop < last and text[stop] not in "\\$`" + end:
                     stop += 1
-                fields.add(Marked(text[at:stop], tuple(range(at, stop))))
+                fields.add(Marked(text[at:stop], self.places(at, stop)))
                 at = stop
         if limit is not None:
             return at
@@ -239,13 +277,13 @@ class Words:
 
     def _dollar(self, at: int, fields: Fields, quoted: bool) -> tuple[list[Marked], int]:
         """Expand what begins with ``$`` or a back quote; several parts where an array stands."""
-        self._depth += 1
-        if self._depth > DEEPEST:
+        self.depth += 1
+        if self.depth > DEEPEST:
             raise self.refuse(at, "brackets are nested too deeply", "name a launch script")
         try:
             parts, end = self._expanded(at, quoted)
         finally:
-            self._depth -= 1
+            self.depth -= 1
         self._spent += sum(len(part.text) for part in parts) + len(parts)
         if self._spent > MOST:
             raise self.refuse(at, "variables grow without end", "name a launch script")
@@ -265,15 +303,15 @@ class Words:
             end = self.closing_of(at + 1, "(", ")")
             return [self._command(text[at + 2 : end - 1], at, end)], end
         if text.startswith("${", at):
-            return self._braced(at)
+            return self._braced(at, quoted)
         if text.startswith("$'", at) and not quoted:
             end = text.find("'", at + 2)
             if end < 0:
                 raise self.refuse(at, "a quote ' is never closed", "close it")
-            return [Marked(text[at + 2 : end], tuple(range(at + 2, end)))], end + 1
+            return [Marked(text[at + 2 : end], self.places(at + 2, end))], end + 1
         found = _PLAIN.match(text, at + 1)
         if found is None:
-            return [Marked("$", (at,))], at + 1
+            return [Marked("$", self.places(at, at + 1))], at + 1
         return self._variable(found[0], at, found.end()), found.end()
 
     def closing_of(self, at: int, opening: str, closing: str) -> int:
@@ -332,7 +370,7 @@ class Words:
             return [Marked(value.text, (self._mark(at, end),) * len(value.text))]
         return [value]
 
-    def _braced(self, at: int) -> tuple[list[Marked], int]:
+    def _braced(self, at: int, quoted: bool) -> tuple[list[Marked], int]:
         """Expand ``${...}``."""
         text, i = self.text, at + 2
         count = text.startswith("#", i) and text[i + 1 : i + 2] not in ("}", ":", "")
@@ -351,7 +389,7 @@ class Words:
             index, i = text[i + 1 : close], close + 1
         operator = next((o for o in _OPERATORS if text.startswith(o, i)), "")
         fields, start = Fields(), i + len(operator)
-        end = self.read(start, fields, split=False, closing="}") + 1
+        end = self.read(start, fields, split=False, closing="}", quoted=quoted) + 1
         fields.cut()
         argument = fields.done[0] if fields.done else EMPTY
         if indirect:
@@ -362,11 +400,11 @@ class Words:
                 value = self.value_of(name)
                 parts = [] if value is None else [value]
             if count:
-                return [worked_out(str(len(parts)), at)], end
+                return [worked_out(str(len(parts)), self.place(at))], end
             return list(parts), end
         value = self._element(name, index)
         if count and value is not None:
-            return [worked_out(str(len(value.text)), at)], end
+            return [worked_out(str(len(value.text)), self.place(at))], end
         return self._operated(name, operator, argument, value, (at, end)), end
 
     def _element(self, name: str, index: str) -> Marked | None:

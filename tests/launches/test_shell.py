@@ -54,6 +54,7 @@ def decided(text: str, last: str) -> str:
         ("for n in 4 8; do run $n; done", ["run", "4"]),
         ("f() {\n run 1\n}\n", ["run", "1"]),
         ("export A=4 B=$A\nrun $B", ["run", "4"]),
+        ("A=2\nsrun -n 1 bash -c 'run $A'", ["srun", "-n", "1", "bash", "-c", "run", "2"]),
         ("run 1 > log 2>&1 &\n", ["run", "1"]),
         ("run 1 2>&1 | tee log", ["run", "1", "tee", "log"]),
         ("cd x && run 1 || stop", ["cd", "x", "run", "1"]),
@@ -72,6 +73,8 @@ def test_a_script_gives_the_words_that_a_shell_would(text: str, expected: list[s
         ('A="--tp 16"\nrun $A', "16", "16"),
         ("A=(--tp '32')\nrun ${A[@]}", "32", "32"),
         ("A=1\nrun $((A+1))", "2", ""),
+        ("A=64\nsrun bash -c 'run $A'", "64", "64"),
+        ("srun bash -c 'run 65'", "65", "65"),
     ],
 )
 def test_a_word_knows_the_literal_that_decides_it(text: str, word: str, literal: str) -> None:
