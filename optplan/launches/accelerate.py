@@ -10,7 +10,7 @@ from optplan import catalogue
 from optplan.hf import shape_of
 from optplan.launches import accelerate_text
 from optplan.launches.accelerate_amend import insert, keys_for, literal
-from optplan.launches.accelerate_steps import Job, batches, sharding, stages
+from optplan.launches.accelerate_steps import Job, batches, sharding
 from optplan.launches.amend import amended
 from optplan.launches.commands import flags, page_of, starts
 from optplan.launches.documents import Entry, Page, yaml
@@ -59,7 +59,7 @@ class Accelerate:
         _network(notes, job)
         _kind(notes, job)
         sharding(notes, job)
-        stages(notes)
+        notes.even_stages(1)
         batches(notes, job)
         _rest(notes, job)
         overlap = ("grad-reduce-overlap", "param-gather-overlap")

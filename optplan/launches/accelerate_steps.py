@@ -97,16 +97,6 @@ def sharding(notes: Notes, job: Job) -> None:
         notes.assume("recompute", "none", "unless gradient_checkpointing is set")
 
 
-def stages(notes: Notes) -> None:
-    """State the layers of the one stage, and how many of them are recomputed."""
-    said = {one.name: one.value for one in (*notes.assumed, *notes.stated)}
-    layers = said.get("layers")
-    if isinstance(layers, int) and not isinstance(layers, bool):
-        notes.assume("layers_per_stage", (layers,), "one stage")
-        again = layers if said.get("recompute") == "full" else 0
-        notes.assume("recomputed_layers_per_stage", (again,), "every layer, or none")
-
-
 def _degrees(notes: Notes, job: Job) -> dict[str, int | None]:
     """State the degrees of a mesh, and data ranks."""
     found: dict[str, int | None] = {}

@@ -47,6 +47,16 @@ class Notes:
         """Note a default of the framework."""
         self.assumed.append(Stated(name=name, value=value, written=why))
 
+    def even_stages(self, pp: int) -> None:
+        """Assume equal stages, all or none of them recomputed, where the layers are known."""
+        known = {one.name: one.value for one in (*self.assumed, *self.stated)}
+        layers = known.get("layers")
+        if isinstance(layers, int) and layers % pp == 0:
+            held = (layers // pp,) * pp
+            again = held if known.get("recompute") == "full" else (0,) * pp
+            self.assume("layers_per_stage", held, "equal stages")
+            self.assume("recomputed_layers_per_stage", again, "every layer, or none")
+
     def remark(self, rule: str, severity: str, line: int, problem: str, remedy: str) -> None:
         """Note a fault that the framework would not report, or only late."""
         self.remarks.append(
