@@ -106,6 +106,7 @@ class NeMo:
         layout = Layout(reading)
         layout.read()
         overlap = overlap_of(reading, layout.vpp)
+        _single(reading, entries)
         if not options.has("attention_backend", "use_flash_attn"):
             _attention(reading, environment)
         _remarks(reading, layout, named)
@@ -154,7 +155,7 @@ class NeMo:
 def _switch(entry: Entry) -> bool:
     """Tell whether an entry is known, though its value gives no option."""
     name = short_name(entry.path)
-    return name in SWITCHES or name in SAME or name == "factory"
+    return name in SWITCHES or name in SAME or name in ("factory", "precision")
 
 
 def _entries(text: str, notes: Notes) -> tuple[list[Entry], Script | None]:
@@ -249,6 +250,22 @@ def _factory(reading: Reading, entries: list[Entry]) -> bool:
             Stated(name="architecture", value=name, written=entry.written, line=entry.line)
         )
     return True
+
+
+def _single(reading: Reading, entries: list[Entry]) -> None:
+    """State single precision, which no option of Megatron says; unset it is the recipe's bf16."""
+    entry = next((e for e in reversed(entries) if short_name(e.path) == "precision"), None)
+    said = str(entry.value).lower() if entry is not None else ""
+    if any(one in reading.options.given for one in ("bf16", "fp16", "fp8_format")):
+        return
+    reading.remarks = [one for one in reading.remarks if one.rule != "megatron.precision"]
+    reading.assumed = [one for one in reading.assumed if one.name != "precision"]
+    if entry is not None and said.startswith(("32", "fp32")):
+        reading.stated.append(
+            Stated(name="precision", value="fp32", written=entry.written, line=entry.line)
+        )
+    else:
+        reading.assume("precision", "bf16", "recipes train in bf16-mixed")
 
 
 def _attention(reading: Reading, environment: Mapping[str, Word]) -> None:
