@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from optplan import cli_answers, cli_runs
+from optplan import cli_answers, cli_launches, cli_runs
 from optplan.arguments import choices, seconds, whole
 from optplan.flags import Json, Limits, Sets
 from optplan.models.errors import InputError, OptplanError
@@ -259,6 +259,8 @@ def model(
 
 app.command(cli_answers.explain)
 app.command(cli_answers.size)
+app.command(cli_launches.doctor)
+app.command(cli_launches.export)
 app.command(cli_runs.calibrate)
 app.command(cli_runs.validate)
 

@@ -56,7 +56,7 @@ def _outside(problem: Problem, plan: Plan) -> list[str]:
     ]
 
 
-def _far_experts(problem: Problem, plan: Plan) -> list[str]:
+def far_experts(problem: Problem, plan: Plan) -> list[str]:
     """Say where experts exchange tokens between nodes, and what would keep them inside."""
     experts, node = problem.workload.architecture.experts, problem.cluster.devices_per_node
     if experts is None or int(group(problem, plan.ep, plan.etp).inside) == plan.ep:
@@ -87,7 +87,7 @@ def warnings(problem: Problem, plan: Plan, estimate: Estimate) -> tuple[str, ...
         known = ", ".join(calibration.accelerators)
         said.append(f"calibration {calibration.name} is of {known}, not of {device}")
     said += _outside(problem, plan)
-    said += _far_experts(problem, plan)
+    said += far_experts(problem, plan)
     if plan.pp > 1 and plan.micro_batches < plan.pp:
         share = estimate.terms["TB"] / estimate.step_seconds
         said.append(

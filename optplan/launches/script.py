@@ -10,12 +10,12 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 
 ASKED = {
-    "DATA_PATH": "the prefix of the training data, as preprocess_data.py wrote it",
-    "TOKENIZER_TYPE": "such as HuggingFaceTokenizer",
-    "TOKENIZER_MODEL": "the file or folder of the tokenizer",
-    "CHECKPOINT_PATH": "a folder for checkpoints",
-    "TRAIN_ITERS": "optimizer steps to take",
-    "LEARNING_RATE": "such as 3e-4",
+    "DATA_PATH": "set it to the prefix of the training data, as preprocess_data.py wrote it",
+    "TOKENIZER_TYPE": "set it to the kind of tokenizer, such as HuggingFaceTokenizer",
+    "TOKENIZER_MODEL": "set it to the file or folder of the tokenizer",
+    "CHECKPOINT_PATH": "set it to a folder for checkpoints",
+    "TRAIN_ITERS": "set it to the number of optimizer steps",
+    "LEARNING_RATE": "set it, such as 3e-4",
 }
 """What no plan knows: variables that stop the script while they are empty, with what they hold."""
 
@@ -71,13 +71,12 @@ def render(draft: Draft, problem: Problem, plan: Plan) -> str:
     ]
     lines += [f"# {_comment(note)}" for note in draft.notes]
     lines += ["set -euo pipefail", "", "# What no plan knows. Set these here or outside."]
-    asked = {draft.home: f"the folder that holds {draft.program}", **draft.asked}
-    lines += [f'{name}="${{{name}:?set {name} to {what}}}"' for name, what in asked.items()]
+    asked = {draft.home: f"set it to the folder of {draft.program}", **draft.asked}
+    lines += [f'{name}="${{{name}:?{what}}}"' for name, what in asked.items()]
     lines += ["", "# Where the job runs; on each node, NODE_RANK counts from 0."]
     if draft.nodes > 1:
-        first = "the address of the first node"
-        lines.append(f'MASTER_ADDR="${{MASTER_ADDR:?set MASTER_ADDR to {first}}}"')
-        lines.append('NODE_RANK="${NODE_RANK:?set NODE_RANK to the number of this node}"')
+        lines.append('MASTER_ADDR="${MASTER_ADDR:?set it to the address of the first node}"')
+        lines.append('NODE_RANK="${NODE_RANK:?set it to the number of this node}"')
     else:
         lines.append('MASTER_ADDR="${MASTER_ADDR:-localhost}"')
         lines.append('NODE_RANK="${NODE_RANK:-0}"')

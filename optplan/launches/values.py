@@ -163,11 +163,13 @@ def _only(launch: Launch) -> dict[str, Any]:
 
 
 def known_shape(values: Mapping[str, Any]) -> Architecture | None:
-    """Find the shipped architecture that has a shape, whatever its vocabulary."""
+    """Find the shipped architecture that has a shape; its vocabulary decides between several."""
+    asked = tuple(values.get(n) for n in ("layers", "hidden", "heads", "ffn"))
+    key_heads = values.get("kv_heads", values.get("heads"))
+    hits = []
     for name in catalogue.names("workloads"):
         one = catalogue.architecture(name)
-        same = (one.layers, one.hidden, one.heads, one.ffn, one.key_heads)
-        asked = tuple(values.get(n) for n in ("layers", "hidden", "heads", "ffn"))
-        if same == (*asked, values.get("kv_heads", values.get("heads"))):
-            return one
-    return None
+        if (one.layers, one.hidden, one.heads, one.ffn, one.key_heads) == (*asked, key_heads):
+            hits.append(one)
+    same = [one for one in hits if one.vocabulary == values.get("vocabulary")]
+    return next(iter(same or hits), None)
