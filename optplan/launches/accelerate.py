@@ -23,7 +23,17 @@ from optplan.places import Refusal
 
 NAME = "accelerate"
 
-KINDS = ("FSDP", "MULTI_GPU", "NO", "DEEPSPEED", "MEGATRON_LM", "MULTI_NPU", "TP", "XLA", "MULTI_CPU")
+KINDS = (
+    "FSDP",
+    "MULTI_GPU",
+    "NO",
+    "DEEPSPEED",
+    "MEGATRON_LM",
+    "MULTI_NPU",
+    "TP",
+    "XLA",
+    "MULTI_CPU",
+)
 """Values of ``distributed_type``, accelerate/utils/dataclasses.py, DistributedType."""
 
 _HINTS = re.compile(
@@ -86,11 +96,12 @@ class Accelerate:
             The launch cannot be read, or a value has no key of its own in it.
         """
         launch, job = self.read(text), _job(text, Notes())
+        given = {f"--{name}": entry for name, entry in job.arguments.items()}
         return amended(
             text,
             launch,
             changes,
-            job.keys,
+            job.keys | given,
             lambda values: keys_for(values, job),
             literal,
             lambda missing: insert(text, job, missing),
@@ -151,7 +162,9 @@ def _switches(job: Job, options: Mapping[str, Entry]) -> None:
     ):
         if switch in options:
             entry = options[switch]
-            job.keys["distributed_type"] = Entry("distributed_type", kind, entry.written, entry.line)
+            job.keys["distributed_type"] = Entry(
+                "distributed_type", kind, entry.written, entry.line
+            )
             job.taken.add(switch)
 
 

@@ -119,7 +119,11 @@ def _degrees(notes: Notes, job: Job) -> dict[str, int | None]:
         job.taken.add(switch)
     tp, cp = found["tp"] or 1, found["cp"] or 1
     anchor = next(
-        (e for n in ("dp_shard_size", "dp_replicate_size") if (e := job.keys.get(f"parallelism_config_{n}"))),
+        (
+            e
+            for n in ("dp_shard_size", "dp_replicate_size")
+            if (e := job.keys.get(f"parallelism_config_{n}"))
+        ),
         job.keys.get("num_processes"),
     )
     mesh = tp * cp * (found["copies"] or 1) * (found["shards"] or 1) * (found["sp"] or 1)
@@ -148,9 +152,7 @@ def _degrees(notes: Notes, job: Job) -> dict[str, int | None]:
     return found
 
 
-def _fsdp(
-    notes: Notes, job: Job, degrees: dict[str, int | None], again: Entry | None
-) -> None:
+def _fsdp(notes: Notes, job: Job, degrees: dict[str, int | None], again: Entry | None) -> None:
     """State what FSDP does."""
     version = job.take("fsdp_version")
     second = notes.whole(version) == 2

@@ -74,7 +74,10 @@ def _check(problem: Problem, plan: Plan, meshed: bool, faults: list[Fault]) -> N
         (plan.order != "data_inside", "order", f"order {plan.order}", "take data_inside"),
         (
             plan.recompute not in ("none", "full")
-            or (plan.recompute == "full" and plan.recomputed_layers_per_stage[0] < plan.layers_per_stage[0]),
+            or (
+                plan.recompute == "full"
+                and plan.recomputed_layers_per_stage[0] < plan.layers_per_stage[0]
+            ),
             "recompute",
             f"recompute {plan.recompute} of {plan.recomputed_layers_per_stage[0]} layers",
             "take none, or full for all layers",

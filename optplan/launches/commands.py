@@ -15,8 +15,23 @@ LAUNCHERS = ("torchrun", "deepspeed", "accelerate")
 
 _SBATCH = re.compile(r"^#SBATCH[ \t]+(?:--([a-z-]+)[= \t]+|-N[ \t]*())(\d+)[ \t]*$", re.MULTILINE)
 _BARE = frozenset(
-    "standalone no_python run_path force_multi same_network fp8 bf16 fp16 multi_gpu use_fsdp"
-    " use_deepspeed use_megatron_lm no_local_rank no_ssh module".split()
+    [
+        "standalone",
+        "no_python",
+        "run_path",
+        "force_multi",
+        "same_network",
+        "fp8",
+        "bf16",
+        "fp16",
+        "multi_gpu",
+        "use_fsdp",
+        "use_deepspeed",
+        "use_megatron_lm",
+        "no_local_rank",
+        "no_ssh",
+        "module",
+    ]
 )
 """Options of launchers that take no value."""
 
@@ -53,6 +68,25 @@ def entry_of(path: str, word: Word, key: str = "", skip: int = 0) -> Entry:
     span = (word.span[0] + skip, word.span[1]) if word.span else None
     text = word.text[skip:]
     return Entry(path, text, f"{key} {text}".strip() if not skip else word.text, word.line, span)
+
+
+def variable_behind(text: str, script: Script, head: str, value: str) -> Word | None:
+    """
+    Return the variable that decides ``head=$NAME``, if it alone does.
+
+    Parameters
+    ----------
+    head
+        What stands in front of the sign.
+    value
+        What the word says there, expanded.
+    """
+    pattern = re.escape(head) + r"""=["']?\$\{?([A-Za-z_]\w*)\}?"""
+    for said in re.finditer(pattern, text):
+        word = script.variables.get(said[1])
+        if word is not None and word.text == value and word.span is not None:
+            return word
+    return None
 
 
 def page_of(script: Script, name: str) -> Page | None:

@@ -1,4 +1,4 @@
-"""Megatron-DeepSpeed: scripts with Megatron's options, and DeepSpeed's JSON beside or inside them."""
+"""Megatron-DeepSpeed: scripts with Megatron's options, and DeepSpeed's JSON in or beside them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,33 @@ from optplan.models.spec.problem import Problem
 NAME = "megatron-deepspeed"
 
 BARE = frozenset(
-    "deepspeed no_pipeline_parallel sequence_parallel checkpoint_activations cpu_optimizer bf16 fp16"
-    " deepspeed_activation_checkpointing swiglu disable_bias_linear use_rotary_position_embeddings"
-    " untie_embeddings_and_output_weights use_flash_attn use_flash_attn_v1 use_flash_attn_v2"
-    " use_flash_attn_triton use_flash_attn_builder disable_moe_token_dropping fp8_hybrid fp8_e4m3"
-    " enable_expert_tensor_parallelism no_position_embedding recompute_activations"
-    " enable_zbh1_pipeline create_moe_param_group".split()
+    [
+        "deepspeed",
+        "no_pipeline_parallel",
+        "sequence_parallel",
+        "checkpoint_activations",
+        "cpu_optimizer",
+        "bf16",
+        "fp16",
+        "deepspeed_activation_checkpointing",
+        "swiglu",
+        "disable_bias_linear",
+        "use_rotary_position_embeddings",
+        "untie_embeddings_and_output_weights",
+        "use_flash_attn",
+        "use_flash_attn_v1",
+        "use_flash_attn_v2",
+        "use_flash_attn_triton",
+        "use_flash_attn_builder",
+        "disable_moe_token_dropping",
+        "fp8_hybrid",
+        "fp8_e4m3",
+        "enable_expert_tensor_parallelism",
+        "no_position_embedding",
+        "recompute_activations",
+        "enable_zbh1_pipeline",
+        "create_moe_param_group",
+    ]
 )
 """Options that take no value, deepspeedai/Megatron-DeepSpeed, megatron/arguments.py."""
 
@@ -215,7 +236,7 @@ def _layout(notes: Notes, job: Job, sizes: tuple[int | None, int | None]) -> Non
             "deepspeed.no-pipeline",
             "error",
             off.line,
-            f"--no-pipeline-parallel with --pipeline-model-parallel-size {degrees['pp']} is refused",
+            f"--no-pipeline-parallel with pipeline-model-parallel-size {degrees['pp']} is refused",
             "leave one of them out",
         )
     split = job.flag("sequence_parallel")
@@ -269,7 +290,7 @@ def _zero(notes: Notes, job: Job, pp: int) -> None:
             "deepspeed.zero-stage",
             "error",
             flag.line,
-            f"--zero-stage {other}, but zero_optimization.stage {stage} in the configuration, which "
+            f"--zero-stage {other}, but zero_optimization.stage {stage} in the JSON, which "
             "DeepSpeed follows",
             f"write --zero-stage {stage}, or stage {other}",
         )
@@ -291,7 +312,9 @@ def _zero(notes: Notes, job: Job, pp: int) -> None:
     inside = bool(device and device.value in ("cpu", "nvme")) or bool(old and old.value is True)
     anchor = device or old or switch
     if anchor is not None:
-        notes.state("offload", inside or (switch is not None and not job.json), anchor, literal=False)
+        notes.state(
+            "offload", inside or (switch is not None and not job.json), anchor, literal=False
+        )
     else:
         notes.assume("offload", False, "no offload_optimizer")
     if switch is not None and job.json and not inside:
@@ -299,7 +322,7 @@ def _zero(notes: Notes, job: Job, pp: int) -> None:
             "deepspeed.cpu-optimizer",
             "warning",
             switch.line,
-            "--cpu-optimizer without offload_optimizer in the configuration leaves the states where "
+            "--cpu-optimizer without offload_optimizer in the JSON leaves the states where "
             "they are",
             'add "offload_optimizer": {"device": "cpu"}',
         )

@@ -181,7 +181,10 @@ def _layout(problem: Problem, plan: Plan) -> list[str]:
             else f"--moe-train-capacity-factor {factor}"
         )
     for wanted, flag in (
-        (bool(experts) and plan.tp > 1 and plan.etp == plan.tp, "--enable-expert-tensor-parallelism"),
+        (
+            bool(experts) and plan.tp > 1 and plan.etp == plan.tp,
+            "--enable-expert-tensor-parallelism",
+        ),
         (plan.pp == 1, "--no-pipeline-parallel"),
         (plan.sequence_parallel, "--sequence-parallel"),
         (plan.recompute == "full", "--checkpoint-activations"),
@@ -221,7 +224,8 @@ def _script(
         hosts = told = ""
     options = " \\\n  ".join(flags)
     return f"""#!/usr/bin/env bash
-# Written for megatron-deepspeed@{version}: {name} on {machines.nodes} x {machines.per_node} {device}.
+# Written for megatron-deepspeed@{version}: {name} on {machines.nodes} x {machines.per_node} \
+{device}.
 # Run it on the first node, in the folder of Megatron-DeepSpeed.
 set -euo pipefail
 DATA_PATH=${{DATA_PATH:?prefix of the tokenized data}}

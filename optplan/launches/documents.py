@@ -1,4 +1,4 @@
-"""TOML, JSON and YAML inside a launch: values by dotted path, each with the place of its literal."""
+"""TOML, JSON and YAML in a launch: values by dotted path, each with the place of its literal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ class Page:
             return first, last
         places = self.at[first:last]
         whole = tuple(range(places[0], places[0] + len(places))) if places else ()
-        return (places[0], places[-1] + 1) if places and places == whole and places[0] >= 0 else None
+        return (
+            (places[0], places[-1] + 1) if places and places == whole and places[0] >= 0 else None
+        )
 
     def line_of(self, offset: int) -> int:
         """Return the line of the launch that a character of the text stands in."""

@@ -1,4 +1,4 @@
-"""NeMo 2 and 1 and Megatron-Bridge: lists of overrides behind a command, and YAML configurations."""
+"""NeMo 2 and 1 and Megatron-Bridge: overrides behind a command, and YAML configurations."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from optplan import catalogue
 from optplan.launches import nemo_text
 from optplan.launches.amend import Edit, amended
+from optplan.launches.commands import variable_behind
 from optplan.launches.documents import Entry, Page, yaml
 from optplan.launches.launch import Launch, Stated, Value
 from optplan.launches.megatron_reading import Layout, overlap_of
 from optplan.launches.megatron_shape import read_shape
 from optplan.launches.nemo_keys import SAME, SWITCHES, option_of, options_of, short_name
-from optplan.launches.notes import Notes, refuse
+from optplan.launches.notes import Notes, refuse, shape_values
 from optplan.launches.reading import Reading
 from optplan.launches.shell import Script, Word, read_script
 from optplan.models.errors import Fault, InputError
@@ -47,19 +48,13 @@ FACTORIES = {
     "deepseek_v2": "deepseek-v2",
     "deepseek_v3": "deepseek-v3",
 }
-"""Recipes, package nemo_toolkit 2.4.0, nemo/collections/llm/recipes, and the networks they train."""
+"""Recipes, nemo/collections/llm/recipes of package nemo_toolkit 2.4.0, and what they train."""
 
 _OVERRIDE = re.compile(r"^[+~]{0,2}([A-Za-z_]\w*(?:\.\w+)+)=(.*)$", re.DOTALL)
 _VERSION = re.compile(r"^# Written for nemo@([\d.]+):", re.MULTILINE)
 _COMMAND = re.compile(
     r"\bllm\s+(?:pretrain|finetune)\b|megatron_gpt_(?:pretraining|config|finetuning)"
     r"|\bmegatron[./]bridge\b"
-)
-_KEYS = re.compile(
-    r"(?:^|[\s\"'+])(?:trainer\.strategy|trainer\.num_nodes|trainer\.devices|model\.config|model|train)"
-    r"\.?(?:tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size"
-    r"|global_batch_size|num_layers)?=",
-    re.MULTILINE,
 )
 _YAML = re.compile(
     r"^\s+(?:tensor_model_parallel_size|pipeline_model_parallel_size|micro_batch_size)\s*:",
@@ -107,8 +102,6 @@ class NeMo:
         layout.read()
         overlap = overlap_of(reading, layout.vpp)
         _single(reading, entries)
-        if not options.has("attention_backend", "use_flash_attn"):
-            _attention(reading, environment)
         _remarks(reading, layout, named)
         version = _VERSION.search(text)
         launch = reading.done(NAME, version[1] if version else "", overlap)
@@ -166,7 +159,7 @@ def _entries(text: str, notes: Notes) -> tuple[list[Entry], Script | None]:
     script = read_script(text)
     best: list[Entry] = []
     for command in script.commands:
-        found = _command(command.words)
+        found = _command(command.words, text, script)
         if len(found) >= len(best):
             best = found
     for inline in script.files.values():
@@ -182,7 +175,7 @@ def _entries(text: str, notes: Notes) -> tuple[list[Entry], Script | None]:
     return best, script
 
 
-def _command(words: tuple[Word, ...]) -> list[Entry]:
+def _command(words: tuple[Word, ...], text: str, script: Script) -> list[Entry]:
     """Return the overrides of a command, and what its launcher says."""
     found: list[Entry] = []
     for index, word in enumerate(words):
@@ -195,7 +188,10 @@ def _command(words: tuple[Word, ...]) -> list[Entry]:
             quote = 1 if said[2][:1] in ("'", '"') and said[2][-1:] == said[2][:1] else 0
             span = (word.span[0] + skip + quote, word.span[1] - quote) if word.span else None
             plain = said[2][quote : len(said[2]) - quote]
-            found.append(Entry(said[1], plain, word.text, word.line, span))
+            line = word.line
+            if span is None and (one := variable_behind(text, script, said[1], plain)):
+                span, line = one.span, one.line
+            found.append(Entry(said[1], plain, word.text, line, span))
         elif key in ("factory", "nnodes", "nproc_per_node", "nodes", "num_nodes", "devices"):
             path = {"nnodes": "num_nodes", "nodes": "num_nodes", "nproc_per_node": "devices"}
             if equals:
@@ -203,10 +199,20 @@ def _command(words: tuple[Word, ...]) -> list[Entry]:
                 found.insert(0, Entry(path.get(key, key), value, word.text, word.line, place))
             elif follows is not None and name.startswith("-"):
                 written = f"{name} {follows.text}"
+                found += _arguments(follows) if key == "factory" else []
                 entry = Entry(path.get(key, key), follows.text, written, follows.line, follows.span)
                 found.insert(0, entry)
     # A launcher that leaves its numbers to the environment says nothing.
     return [e for e in found if not (e.path in ("num_nodes", "devices") and "$" in str(e.value))]
+
+
+def _arguments(word: Word) -> list[Entry]:
+    """Return what a recipe is called with: ``llama3_8b(num_nodes=2)``."""
+    found = []
+    for said in re.finditer(r"\b(num_nodes|num_gpus_per_node)\s*=\s*(\d{1,6})\b", word.text):
+        span = (word.span[0] + said.start(2), word.span[0] + said.end(2)) if word.span else None
+        found.append(Entry(said[1], said[2], said[0], word.line, span))
+    return found
 
 
 def _resolved(entries: list[Entry]) -> list[Entry]:
@@ -216,7 +222,8 @@ def _resolved(entries: list[Entry]) -> list[Entry]:
     for entry in entries:
         said = re.fullmatch(r"\$\{([\w.]+)\}", str(entry.value))
         if said is not None:
-            other = known.get(said[1])
+            near = entry.path.rpartition(".")[0]
+            other = known.get(f"{near}{said[1]}" if said[1].startswith(".") else said[1])
             if other is None or "${" in str(other.value):
                 continue
             entry = Entry(entry.path, other.value, entry.written, other.line, other.span)
@@ -224,7 +231,9 @@ def _resolved(entries: list[Entry]) -> list[Entry]:
             continue
         found.append(entry)
     # A list of devices is as many; -1 and auto are those of a node.
-    return [e for e in found if not (e.path == "trainer.devices" and str(e.value) in ("-1", "auto"))]
+    return [
+        e for e in found if not (e.path == "trainer.devices" and str(e.value) in ("-1", "auto"))
+    ]
 
 
 def _environment(script: Script | None) -> Mapping[str, Word]:
@@ -242,13 +251,19 @@ def _factory(reading: Reading, entries: list[Entry]) -> bool:
     entry = next((e for e in entries if e.path == "factory"), None)
     if entry is None:
         return False
-    recipe = str(entry.value).partition("(")[0].strip("\"' ")
+    recipe, _, _ = str(entry.value).partition("(")
+    recipe = recipe.strip("\"' ")
     known = next((r for r in FACTORIES if recipe == r or recipe.startswith(f"{r}_")), None)
-    if known is not None and FACTORIES[known] in catalogue.names("workloads"):
-        name = FACTORIES[known]
-        reading.stated.append(
-            Stated(name="architecture", value=name, written=entry.written, line=entry.line)
-        )
+    sizes = ("num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size")
+    own = sum(name in reading.options.given for name in sizes)
+    if known is not None and own < 3:
+        # Most sizes are the recipe's; a launch that gives them all has a network of its own.
+        shape = catalogue.architecture(FACTORIES[known])
+        found = {"architecture": FACTORIES[known], **shape_values(shape)}
+        reading.stated += [
+            Stated(name=name, value=value, written=entry.written[:200], line=entry.line)
+            for name, value in found.items()
+        ]
     return True
 
 
@@ -266,13 +281,6 @@ def _single(reading: Reading, entries: list[Entry]) -> None:
         )
     else:
         reading.assume("precision", "bf16", "recipes train in bf16-mixed")
-
-
-def _attention(reading: Reading, environment: Mapping[str, Word]) -> None:
-    """Assume fused attention, unless the environment forbids it."""
-    off = [environment.get(name) for name in ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN")]
-    if not all(one is not None and one.text == "0" for one in off):
-        reading.assume("flash_attention", True, "Transformer Engine's fused attention")
 
 
 def _remarks(reading: Reading, layout: Layout, named: bool) -> None:
@@ -293,7 +301,8 @@ def _remarks(reading: Reading, layout: Layout, named: bool) -> None:
                 "nemo.expert-tensor-default",
                 "error" if bad else "warning",
                 f"expert_tensor_parallel_size is not set and becomes tp {layout.tp}: dense groups "
-                f"tp x cp = {dense}, expert groups ep {degree} x etp {layout.tp} = {sparse}{counted}",
+                f"tp x cp = {dense}, expert groups ep {degree} x etp {layout.tp} = "
+                f"{sparse}{counted}",
                 "write expert_tensor_parallel_size=1, or the degree that is meant",
                 ep,
             )
@@ -314,7 +323,9 @@ def _remarks(reading: Reading, layout: Layout, named: bool) -> None:
 
 def _insert(text: str, entries: list[Entry], missing: Mapping[str, object]) -> list[Edit]:
     """Add overrides behind the last one; a configuration is changed by hand."""
-    behind = [e for e in entries if e.span and "=" in e.written and ":" not in e.written.split("=")[0]]
+    behind = [
+        e for e in entries if e.span and "=" in e.written and ":" not in e.written.split("=")[0]
+    ]
     faults: list[Fault] = []
     if not behind:
         faults = [refuse(name, "the configuration lacks it", "add it by hand") for name in missing]

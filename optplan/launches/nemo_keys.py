@@ -34,23 +34,75 @@ What stands in front of a name: NeMo 2 (trainer.strategy, model.config, data, op
 """
 
 SAME = frozenset(
-    "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size"
-    " expert_model_parallel_size expert_tensor_parallel_size sequence_parallel"
-    " virtual_pipeline_model_parallel_size pipeline_model_parallel_layout use_tp_pp_dp_mapping"
-    " account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split cp_comm_type"
-    " use_distributed_optimizer data_parallel_sharding_strategy use_custom_fsdp use_megatron_fsdp"
-    " use_torch_fsdp2 num_distributed_optimizer_instances optimizer_cpu_offload"
-    " optimizer_offload_fraction use_precision_aware_optimizer micro_batch_size global_batch_size"
-    " seq_length num_layers hidden_size ffn_hidden_size num_attention_heads num_query_groups"
-    " kv_channels normalization add_qkv_bias qk_layernorm hidden_dropout attention_dropout"
-    " position_embedding_type vocab_size moe_router_topk moe_ffn_hidden_size"
-    " moe_shared_expert_intermediate_size moe_layer_freq moe_router_enable_expert_bias"
-    " moe_shared_expert_gate moe_expert_capacity_factor moe_grouped_gemm moe_token_dispatcher_type"
-    " multi_latent_attention q_lora_rank kv_lora_rank qk_head_dim qk_pos_emb_head_dim v_head_dim"
-    " mtp_num_layers softmax_type window_size window_attn_skip_freq recompute_granularity"
-    " recompute_method recompute_num_layers recompute_modules attention_backend overlap_grad_reduce"
-    " overlap_param_gather tp_comm_overlap overlap_moe_expert_parallel_comm max_position_embeddings"
-    " rampup_batch_size".split()
+    [
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "context_parallel_size",
+        "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "sequence_parallel",
+        "virtual_pipeline_model_parallel_size",
+        "pipeline_model_parallel_layout",
+        "use_tp_pp_dp_mapping",
+        "account_for_embedding_in_pipeline_split",
+        "account_for_loss_in_pipeline_split",
+        "cp_comm_type",
+        "use_distributed_optimizer",
+        "data_parallel_sharding_strategy",
+        "use_custom_fsdp",
+        "use_megatron_fsdp",
+        "use_torch_fsdp2",
+        "num_distributed_optimizer_instances",
+        "optimizer_cpu_offload",
+        "optimizer_offload_fraction",
+        "use_precision_aware_optimizer",
+        "micro_batch_size",
+        "global_batch_size",
+        "seq_length",
+        "num_layers",
+        "hidden_size",
+        "ffn_hidden_size",
+        "num_attention_heads",
+        "num_query_groups",
+        "kv_channels",
+        "normalization",
+        "add_qkv_bias",
+        "qk_layernorm",
+        "hidden_dropout",
+        "attention_dropout",
+        "position_embedding_type",
+        "vocab_size",
+        "moe_router_topk",
+        "moe_ffn_hidden_size",
+        "moe_shared_expert_intermediate_size",
+        "moe_layer_freq",
+        "moe_router_enable_expert_bias",
+        "moe_shared_expert_gate",
+        "moe_expert_capacity_factor",
+        "moe_grouped_gemm",
+        "moe_token_dispatcher_type",
+        "multi_latent_attention",
+        "q_lora_rank",
+        "kv_lora_rank",
+        "qk_head_dim",
+        "qk_pos_emb_head_dim",
+        "v_head_dim",
+        "mtp_num_layers",
+        "softmax_type",
+        "window_size",
+        "window_attn_skip_freq",
+        "recompute_granularity",
+        "recompute_method",
+        "recompute_num_layers",
+        "recompute_modules",
+        "attention_backend",
+        "overlap_grad_reduce",
+        "overlap_param_gather",
+        "tp_comm_overlap",
+        "overlap_moe_expert_parallel_comm",
+        "max_position_embeddings",
+        "rampup_batch_size",
+    ]
 )
 """Names that are Megatron's own, megatron/core/transformer/transformer_config.py and others."""
 
@@ -164,7 +216,9 @@ def _together(given: dict[str, Given]) -> None:
     """Add what Megatron asks for besides."""
     groups = given.get("num_query_groups")
     if groups is not None:
-        given["group_query_attention"] = Given("group_query_attention", groups.flag, (), groups.line)
+        given["group_query_attention"] = Given(
+            "group_query_attention", groups.flag, (), groups.line
+        )
     length, kind = given.get("seq_length"), given.get("position_embedding_type")
     learned = kind is None or (kind.words and kind.words[0].text == "learned_absolute")
     if length is not None and learned and kind is not None:

@@ -27,17 +27,34 @@ CORES = (((2, 4), (0, 13)), ((2, 3), (0, 12)), ((2, 2), (0, 11)), ((2, 0), (0, 9
 PRECISIONS = {"bf16": "bf16-mixed", "fp8": "bf16-mixed", "fp16": "16-mixed", "fp32": "32"}
 
 STRATEGY = frozenset(
-    "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size sequence_parallel"
-    " virtual_pipeline_model_parallel_size expert_model_parallel_size expert_tensor_parallel_size"
-    " use_tp_pp_dp_mapping pipeline_model_parallel_layout account_for_embedding_in_pipeline_split"
-    " account_for_loss_in_pipeline_split num_layers_in_first_pipeline_stage"
-    " num_layers_in_last_pipeline_stage".split()
+    [
+        "tensor_model_parallel_size",
+        "pipeline_model_parallel_size",
+        "context_parallel_size",
+        "sequence_parallel",
+        "virtual_pipeline_model_parallel_size",
+        "expert_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "use_tp_pp_dp_mapping",
+        "pipeline_model_parallel_layout",
+        "account_for_embedding_in_pipeline_split",
+        "account_for_loss_in_pipeline_split",
+        "num_layers_in_first_pipeline_stage",
+        "num_layers_in_last_pipeline_stage",
+    ]
 )
 """Arguments of MegatronStrategy, package nemo_toolkit 2.4.0."""
 
 SHARDING = frozenset(
-    "use_distributed_optimizer use_custom_fsdp use_megatron_fsdp data_parallel_sharding_strategy"
-    " num_distributed_optimizer_instances overlap_grad_reduce overlap_param_gather".split()
+    [
+        "use_distributed_optimizer",
+        "use_custom_fsdp",
+        "use_megatron_fsdp",
+        "data_parallel_sharding_strategy",
+        "num_distributed_optimizer_instances",
+        "overlap_grad_reduce",
+        "overlap_param_gather",
+    ]
 )
 """Fields of DistributedDataParallelConfig, megatron/core/distributed, which a strategy takes."""
 
@@ -69,9 +86,13 @@ def home(name: str, beside: str = "") -> str:
     beside
         A key of the same launch, which tells NeMo 2 from NeMo 1 and Megatron-Bridge.
     """
-    second = not beside or beside.startswith(("trainer.strategy", "model.config", "data.", "optim.config"))
+    second = not beside or beside.startswith(
+        ("trainer.strategy", "model.config", "data.", "optim.config")
+    )
     if name in ("micro_batch_size", "global_batch_size"):
-        return "data." if second else "train." if beside.startswith(("train.", "ddp.")) else "model."
+        return (
+            "data." if second else "train." if beside.startswith(("train.", "ddp.")) else "model."
+        )
     if name in ("num_nodes", "devices"):
         return "trainer."
     if name in SHARDING:
@@ -120,11 +141,13 @@ def write(problem: Problem, plan: Plan, version: str) -> str:
     if workload.precision == "fp8":
         lines.append("trainer.plugins.fp8=hybrid")
     overrides = " \\\n  ".join(quoted(line) for line in lines)
-    unfused = "" if workload.flash_attention else "export NVTE_FLASH_ATTN=0\nexport NVTE_FUSED_ATTN=0\n"
+    unfused = (
+        "" if workload.flash_attention else "export NVTE_FLASH_ATTN=0\nexport NVTE_FUSED_ATTN=0\n"
+    )
     vocabulary = ""
     if at < (2, 4):
         vocabulary = (
-            "# Entries that the tokenizer of the recipe must have; this version takes them from it.\n"
+            "# Entries that the recipe's tokenizer must have; this version takes them from it.\n"
             f"VOCABULARY={shape.vocabulary}\n"
         )
     notes = "".join(f"# {plain_name(one)}\n" for one in said)
@@ -198,6 +221,10 @@ def _network(problem: Problem, at: tuple[int, ...]) -> dict[str, object]:
     if shape.latent is not None:
         found["multi_latent_attention"] = True
         found["q_lora_rank"] = shape.latent.q_rank or None
+        # What the recipe of DeepSeek-V3 has besides.
+        found |= dict.fromkeys(("num_moe_experts", "moe_shared_expert_intermediate_size"))
+        found |= {"moe_layer_freq": 1, "moe_router_enable_expert_bias": False}
+        found["mtp_num_layers"] = None
     return found
 
 

@@ -95,7 +95,9 @@ class Notes:
         said = str(entry.value).strip().lower()
         if said in _YES or said in _NO:
             return said in _YES
-        self.fault(entry, f"{_quoted(entry.value)} is neither true nor false", "write true or false")
+        self.fault(
+            entry, f"{_quoted(entry.value)} is neither true nor false", "write true or false"
+        )
         return None
 
     def word(self, entry: Entry | None, known: Iterable[str]) -> str | None:
@@ -108,7 +110,9 @@ class Notes:
             return words[said]
         near = difflib.get_close_matches(said, words, n=1, cutoff=0.6)
         listed = ", ".join(words.values())
-        remedy = f"did you mean '{words[near[0]]}'? (choices: {listed})" if near else f"write {listed}"
+        remedy = (
+            f"did you mean '{words[near[0]]}'? (choices: {listed})" if near else f"write {listed}"
+        )
         self.fault(entry, f"{_quoted(entry.value)} is no choice here", remedy)
         return None
 

@@ -224,9 +224,7 @@ def _python(job: Job, page: Page, notes: Notes) -> None:
     if _CALL.search(page.text):
         job.python = True
         for call in re.finditer(r"(\w+)\.model_registry\(\s*[\"'](\w[\w.-]*)[\"']", page.text):
-            module = re.search(
-                rf"import torchtitan\.models\.(\w+) as {call[1]}\b", page.text
-            )
+            module = re.search(rf"import torchtitan\.models\.(\w+) as {call[1]}\b", page.text)
             line, span = page.line_of(call.start(2)), page.span(*call.span(2))
             job.keys["model.flavor"] = Entry("model.flavor", call[2], call[0], line, span)
             name = module[1] if module else call[1]
@@ -250,7 +248,7 @@ def _add(job: Job, entries: list[Entry]) -> None:
 def _shape(notes: Notes, job: Job) -> None:
     """State the network."""
     name, flavor = job.take("model.name"), job.take("model.flavor")
-    own = values_of(job.calls)
+    own = values_of(job.calls, notes.faults)
     if own:
         for ours, (value, entry) in own.items():
             notes.state(ours, value, entry, literal=entry.value == value)
@@ -347,7 +345,7 @@ def _sharing(notes: Notes, job: Job, shards: int | None, copies: int, anchor: En
             policy.line if policy else 0,
             f"at pp {job.pp} the default of fsdp_reshard_after_forward keeps every stage's whole "
             "weights in memory between its passes (zero 2)",
-            "write \"always\" where memory is short; it gathers them for each micro-batch",
+            'write "always" where memory is short; it gathers them for each micro-batch',
         )
     if copies > 1 and sharded is False and job.tp * job.pp > 1:
         notes.remark(

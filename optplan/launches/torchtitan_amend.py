@@ -62,7 +62,9 @@ def resolved(job: Job, keys: Keys) -> Keys:
     layers = found.pop("layers", None)
     if isinstance(layers, tuple):
         ends = [sum(layers[: i + 1]) for i in range(len(layers))]
-        if "parallelism.pipeline_parallel_split_points" in job.keys or job.version.startswith("0.1"):
+        if "parallelism.pipeline_parallel_split_points" in job.keys or job.version.startswith(
+            "0.1"
+        ):
             points = [f"layers.{end}" for end in ends[:-1]]
             found["parallelism.pipeline_parallel_split_points"] = points
         else:
@@ -80,7 +82,9 @@ def literal(value: object, entry: Entry) -> str:
     """Write a value where another stood; texts keep their quotes."""
     if isinstance(value, str):
         return value
-    python = "=" in entry.written and " = " not in entry.written and not entry.written.startswith("-")
+    python = (
+        "=" in entry.written and " = " not in entry.written and not entry.written.startswith("-")
+    )
     return repr(value) if python else json.dumps(value)
 
 

@@ -8,7 +8,11 @@ from typing import Any
 from optplan.launches.torchtitan_shape import OWN
 from optplan.models.spec.problem import Problem
 
-CALLS = {"training": "TrainingConfig", "parallelism": "ParallelismConfig", "compile": "CompileConfig"}
+CALLS = {
+    "training": "TrainingConfig",
+    "parallelism": "ParallelismConfig",
+    "compile": "CompileConfig",
+}
 """Records of a job, torchtitan/config/configs.py of package 0.3.0, by the section they replace."""
 
 NETWORKS = {"llama3": "llama3_network", "qwen3": "qwen3_network"}
@@ -86,7 +90,7 @@ def _own(network: Mapping[str, Any]) -> str:
     return f'{text}\n\nfamily.{model}_configs["{OWN}"] = {call}(\n{inner})\n\n'
 
 
-_LLAMA = '''
+_LLAMA = """
 def llama3_network(
     *, dim, n_layers, n_heads, n_kv_heads, vocab_size, hidden_dim, enable_weight_tying
 ):
@@ -123,9 +127,9 @@ def llama3_network(
         )
 
     return build
-'''
+"""
 
-_QWEN_TOP = '''
+_QWEN_TOP = """
         return family.Qwen3Model.Config(
             dim=dim,
             vocab_size=vocab_size,
@@ -141,13 +145,13 @@ _QWEN_TOP = '''
             lm_head=family.Linear.Config(
                 in_features=dim, out_features=vocab_size, param_init=family._LINEAR_INIT
             ),
-'''
+"""
 
 _QWEN_ROPE = """rope=family.CosSinRoPE.Config(
                     dim=head_dim, max_seq_len=262144, theta=1000000.0
                 ),"""
 
-_QWEN = f'''
+_QWEN = f"""
 def qwen3_network(
     *, dim, n_layers, n_heads, n_kv_heads, vocab_size, head_dim, hidden_dim, qk_norm,
     enable_weight_tying
@@ -167,9 +171,9 @@ def qwen3_network(
         )
 
     return build
-'''
+"""
 
-_QWEN_MOE = f'''
+_QWEN_MOE = f"""
 def qwen3_network(
     *, dim, n_layers, n_heads, n_kv_heads, vocab_size, head_dim, hidden_dim, qk_norm,
     enable_weight_tying, moe_inter_dim, num_experts, top_k
@@ -177,7 +181,8 @@ def qwen3_network(
     assert qk_norm, "layers of qwen3 have norms of their heads"
 
     # No layer is without experts, so that hidden_dim is told for the record alone.
-    def build(attn_backend, moe_comm_backend="standard"):{_QWEN_TOP}            layers=family._build_qwen3_moe_layers(
+    def build(attn_backend, moe_comm_backend="standard"):{_QWEN_TOP}            \
+layers=family._build_qwen3_moe_layers(
                 n_layers=n_layers,
                 dim=dim,
                 n_heads=n_heads,
@@ -193,4 +198,4 @@ def qwen3_network(
         )
 
     return build
-'''
+"""

@@ -6,11 +6,13 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from optplan import catalogue
-from optplan.launches.documents import Entry, Page
+from optplan.launches.documents import Entry, Page, place
 from optplan.launches.launch import Value
 from optplan.launches.notes import refuse, shape_values
 from optplan.models.errors import Fault
+from optplan.models.record import LARGEST_COUNT
 from optplan.models.spec.workload import Architecture, Workload
+from optplan.places import short
 
 FLAVORS: Mapping[tuple[str, str], str] = {
     ("llama3", "8B"): "llama-3-8b",
@@ -104,13 +106,31 @@ def known(name: str, flavor: str) -> dict[str, Value] | None:
 def named(shape: Architecture, models: Iterable[str]) -> tuple[str, str] | None:
     """Return model and flavor that are a network already; None where there is none."""
     wanted = shape_values(shape)
-    for (model, flavor) in FLAVORS:
+    for model, flavor in FLAVORS:
         if model in models and known(model, flavor) == wanted:
             return model, flavor
     return None
 
 
-def values_of(calls: Iterable[Entry]) -> dict[str, tuple[Value, Entry]]:
+_FLAGS = ("qk_norm", "tied_embeddings")
+
+
+def _fits(name: str, entry: Entry, faults: list[Fault]) -> bool:
+    """Tell whether an argument is of the kind that a size or a switch is; else a fault."""
+    value = entry.value
+    if name in _FLAGS:
+        fits = isinstance(value, bool)
+    else:
+        least = 0 if name in ("latent.q_rank", "latent.rope", "experts.leading_dense") else 1
+        fits = type(value) is int and least <= value <= LARGEST_COUNT
+    if not fits and not (value is None and name == "kv_heads"):
+        what = f"'{short(str(value))}' is no {'switch' if name in _FLAGS else 'size'}"
+        remedy = "write True or False" if name in _FLAGS else "write a whole number such as 4096"
+        faults.append(Fault(place(entry.line), entry.path, what, remedy))
+    return fits
+
+
+def values_of(calls: Iterable[Entry], faults: list[Fault]) -> dict[str, tuple[Value, Entry]]:
     """
     Return the shape that a job's own flavor gives, each value with its entry.
 
@@ -130,16 +150,15 @@ def values_of(calls: Iterable[Entry]) -> dict[str, tuple[Value, Entry]]:
             found[name] = value, anchor
         for path in mine:
             ours, value = names.get(path.partition(".")[2]), given[path].value
-            if ours and isinstance(value, bool | int | float | str):
+            if ours and _fits(ours, given[path], faults):
+                assert isinstance(value, int)
                 found[ours] = value, given[path]
         _experts(given, call, found)
         _widths(given, call, found)
     return found
 
 
-def _experts(
-    given: Mapping[str, Entry], call: str, found: dict[str, tuple[Value, Entry]]
-) -> None:
+def _experts(given: Mapping[str, Entry], call: str, found: dict[str, tuple[Value, Entry]]) -> None:
     """Complete what a network says of its experts, or drop it where it has none."""
     moe = {p.partition(".")[2]: e for p, e in given.items() if p.startswith("MoEArgs.")}
     if call == "qwen3_network":
@@ -152,8 +171,9 @@ def _experts(
             del found[name]
         return
     for theirs, ours in _MOE.items():
-        if theirs in moe and isinstance(moe[theirs].value, int):
-            found[ours] = moe[theirs].value, moe[theirs]  # type: ignore[assignment]
+        value = moe[theirs].value if theirs in moe else None
+        if type(value) is int and 1 <= value <= LARGEST_COUNT:
+            found[ours] = value, moe[theirs]
     anchor = next(iter(moe.values()))
     # Defaults of MoEArgs, torchtitan/models/moe/moe.py of package 0.2.0: one shared expert of a
     # routed one's width, scores corrected by a bias.
@@ -172,24 +192,24 @@ def _widths(given: Mapping[str, Entry], call: str, found: dict[str, tuple[Value,
     heads, hidden = found.get("heads"), found.get("hidden")
     if heads is None or hidden is None:
         return
+    assert isinstance(heads[0], int)
+    assert isinstance(hidden[0], int)
     if call == "DeepSeekV3ModelArgs":
         found["kv_heads"] = heads
         if "latent.value" in found:
             found["head_dim"] = found["latent.value"]
         return
     found.setdefault("kv_heads", heads)
-    if call == "llama3_network" and isinstance(heads[0], int) and isinstance(hidden[0], int):
+    if call == "llama3_network":
         found["head_dim"] = hidden[0] // max(1, heads[0]), hidden[1]
     if call == "TransformerModelArgs":
-        assert isinstance(heads[0], int)
-        assert isinstance(hidden[0], int)
         found["head_dim"] = hidden[0] // max(1, heads[0]), hidden[1]
         multiple = given.get(f"{call}.multiple_of")
         factor = given.get(f"{call}.ffn_dim_multiplier")
         width = llama_width(
             hidden[0],
-            multiple.value if multiple and isinstance(multiple.value, int) else 256,
-            factor.value if factor and isinstance(factor.value, int | float) else None,
+            multiple.value if multiple and type(multiple.value) is int else 256,
+            factor.value if factor and type(factor.value) in (int, float) else None,
         )
         found["ffn"] = width, factor or multiple or hidden[1]
 
@@ -202,7 +222,7 @@ def llama_width(dim: int, multiple_of: int, factor: float | None) -> int:
     (torchtitan/models/llama3/model/model.py, FeedForward, package 0.2.0).
     """
     width = int(2 * 4 * dim / 3)
-    if factor is not None:
+    if factor is not None and 0 < factor < 1e6:
         width = int(factor * width)
     return -(-width // max(1, multiple_of)) * max(1, multiple_of)
 

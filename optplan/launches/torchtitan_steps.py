@@ -84,7 +84,9 @@ def batches(notes: Notes, job: Job) -> None:
         whole = step
     if whole is None:
         return
-    notes.state("global_batch", whole, total or source, literal=bool(total and total.value == whole))
+    notes.state(
+        "global_batch", whole, total or source, literal=bool(total and total.value == whole)
+    )
     if step is None:
         return
     if whole % step:
@@ -277,7 +279,9 @@ def recomputation(notes: Notes, job: Job) -> None:
             notes.state("recomputed_layers_per_stage", again, source, literal=False)
         return
     if word == "selective" and every != "op":
-        notes.fault(source, f"'{every[:40]}' is no choice here", 'write "op" or every how many layers')
+        notes.fault(
+            source, f"'{every[:40]}' is no choice here", 'write "op" or every how many layers'
+        )
         return
     notes.state("recompute", "selective", source, literal=False)
     notes.remark(

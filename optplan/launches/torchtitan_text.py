@@ -137,7 +137,7 @@ def _data(problem: Problem, plan: Plan, faults: list[Fault]) -> Settings:
 
 
 def _sequence(plan: Plan, at: tuple[int, int], found: Settings, faults: list[Fault]) -> None:
-    """Say how sequence parallelism goes with tensor parallelism, and what context parallelism is."""
+    """Say how sequences are split beside tensors, and over context ranks."""
     if at >= (0, 3):
         found["parallelism.enable_sequence_parallel"] = plan.sequence_parallel
     elif plan.sequence_parallel != (plan.tp > 1):
@@ -171,7 +171,9 @@ def _pipeline(plan: Plan, at: tuple[int, int], faults: list[Fault]) -> Settings:
         splits = [f"layers.{end}" for end in ends[:-1]]
         found["parallelism.pipeline_parallel_split_points"] = splits
         return found
-    parts = [[f"layers.{i}" for i in range(end - n, end)] for end, n in zip(ends, chunks, strict=True)]
+    parts = [
+        [f"layers.{i}" for i in range(end - n, end)] for end, n in zip(ends, chunks, strict=True)
+    ]
     parts[0].insert(0, "tok_embeddings")
     parts[-1] += ["norm", "lm_head" if at >= (0, 3) else "output"]
     found["parallelism.module_fqns_per_model_part"] = parts
@@ -230,7 +232,12 @@ def _network(problem: Problem, at: tuple[int, int], faults: list[Fault]) -> dict
         "n_kv_heads": shape.key_heads,
         "vocab_size": shape.vocabulary,
     }
-    if plain and not shape.experts and not shape.latent and (at >= (0, 3) or not shape.tied_embeddings):
+    if (
+        plain
+        and not shape.experts
+        and not shape.latent
+        and (at >= (0, 3) or not shape.tied_embeddings)
+    ):
         if at >= (0, 3):
             arguments |= {"hidden_dim": shape.ffn, "enable_weight_tying": shape.tied_embeddings}
         else:
@@ -293,12 +300,18 @@ def _latent(
     latent, experts = shape.latent, shape.experts
     assert latent is not None
     wrong = (
-        "take torchtitan@0.2 or a flavor that it knows" if at >= (0, 3)
-        else "take experts" if experts is None
-        else "untie them" if shape.tied_embeddings
-        else "leave qk_norm out" if shape.qk_norm
-        else f"take kv_heads {shape.heads}" if shape.key_heads != shape.heads
-        else f"take head_dim {latent.value}" if shape.head_width != latent.value
+        "take torchtitan@0.2 or a flavor that it knows"
+        if at >= (0, 3)
+        else "take experts"
+        if experts is None
+        else "untie them"
+        if shape.tied_embeddings
+        else "leave qk_norm out"
+        if shape.qk_norm
+        else f"take kv_heads {shape.heads}"
+        if shape.key_heads != shape.heads
+        else f"take head_dim {latent.value}"
+        if shape.head_width != latent.value
         else ""
     )
     if wrong or experts is None:
@@ -388,10 +401,14 @@ def _call(name: str, arguments: Mapping[str, object], indent: str = "    ") -> s
 def _flavor(network: Mapping[str, Any], at: tuple[int, int]) -> str:
     """Write a module that adds a flavor to a model, before 0.3."""
     model, call = network["model"], network["call"]
-    table = {"llama3": "llama3_args", "qwen3": "qwen3_args", "deepseek_v3": "deepseekv3_args"}[model]
+    table = {"llama3": "llama3_args", "qwen3": "qwen3_args", "deepseek_v3": "deepseekv3_args"}[
+        model
+    ]
     if at < (0, 2):
         table = "llama3_configs"
-    moe = "from torchtitan.models.moe import MoEArgs\n" if "moe_args" in network["arguments"] else ""
+    moe = (
+        "from torchtitan.models.moe import MoEArgs\n" if "moe_args" in network["arguments"] else ""
+    )
     return f"""import torchtitan.models.{model} as family
 {moe}from torchtitan.models.{model}.model.args import {call}
 
