@@ -292,3 +292,55 @@ def recomputation(notes: Notes, job: Job) -> None:
         "which is what is priced",
         "take none or full for a price that fits, or read memory with care",
     )
+
+
+def rest(notes: Notes, job: Job) -> None:
+    """State sequence, precision, experts and sequence parallelism."""
+    length = job.take("training.seq_len")
+    if length is not None:
+        notes.state("sequence_length", notes.whole(length), length)
+    else:
+        notes.assume("sequence_length", 2048, "seq_len is 2048 unless set")
+    split = job.take("parallelism.enable_sequence_parallel")
+    on = notes.flag(split)
+    anchor = split or job.keys.get("parallelism.tensor_parallel_degree")
+    if anchor is not None:
+        notes.state("sequence_parallel", job.tp > 1 and on is not False, anchor, literal=False)
+    notes.assume("flash_attention", True, "PyTorch's fused attention")
+    notes.assume("context", "ring", "PyTorch's context parallelism")
+    notes.assume("order", "data_inside", "pipeline ranks lie outside of data ranks")
+    ep, etp = (job.take(f"parallelism.expert{x}_parallel_degree") for x in ("", "_tensor"))
+    degree = notes.whole(ep) or 1
+    if ep is not None:
+        notes.state("ep", degree, ep)
+    own = notes.whole(etp)
+    if etp is not None and degree > 1:
+        notes.state("etp", own, etp)
+    else:
+        same = degree == 1 and not job.python and job.moe(notes)
+        notes.assume("etp", job.tp if same else 1, "experts are split as all else at ep 1")
+    _precision(notes, job)
+
+
+def _precision(notes: Notes, job: Job) -> None:
+    """State the number format."""
+    kind = job.take("training.mixed_precision_param")
+    word = notes.word(kind, ("bfloat16", "float32"))
+    converters = job.take("model.converters")
+    old = job.take("float8.enable_float8_linear")
+    eight = notes.flag(old) or (converters is not None and "float8" in str(converters.value))
+    anchor = (converters or old) if eight else kind
+    if anchor is not None:
+        value = "fp8" if eight else "fp32" if word == "float32" else "bf16"
+        notes.state("precision", value, anchor, literal=False)
+    else:
+        notes.assume("precision", "bf16", "mixed_precision_param is bfloat16 unless set")
+
+
+def overlap(job: Job) -> tuple[str, ...]:
+    """Return what runs behind computation: FSDP2 always does."""
+    found = ["grad-reduce-overlap", "param-gather-overlap"]
+    entry = job.take("parallelism.enable_async_tensor_parallel")
+    if entry is not None and str(entry.value).lower() == "true":
+        found.append("tp-overlap")
+    return tuple(found)

@@ -9,7 +9,8 @@ from typing import Any
 from optplan.launches.chunks import chunks_of
 from optplan.launches.machines import Machines, machines_of
 from optplan.launches.notes import refuse
-from optplan.launches.torchtitan_shape import OWN, cannot, named
+from optplan.launches.torchtitan_network import network
+from optplan.launches.torchtitan_shape import OWN
 from optplan.models.cost.traffic import data_inside
 from optplan.models.errors import Fault, InputError
 from optplan.models.spec.plan import Plan
@@ -48,7 +49,7 @@ def write(problem: Problem, plan: Plan, version: str) -> str:
     at = family(version)
     machines = machines_of(problem, plan, faults)
     found = settings(problem, plan, version, faults)
-    network = _network(problem, at, faults)
+    flavor = network(problem, at, faults)
     if plan.pp > 1 and problem.workload.architecture.tied_embeddings:
         what = f"pp {plan.pp} with tied embeddings, which torchtitan does not tie across stages"
         faults.append(refuse("pp", what, "take pp 1, or untie them"))
@@ -58,8 +59,8 @@ def write(problem: Problem, plan: Plan, version: str) -> str:
     name = problem.workload.architecture.name
     head = _head(name, version, problem, machines)
     if at >= (0, 3):
-        return head + _registry(problem, found, network, machines)
-    return head + _toml_job(found, network, machines, at)
+        return head + _registry(problem, found, flavor, machines)
+    return head + _toml_job(found, flavor, machines, at)
 
 
 def settings(problem: Problem, plan: Plan, version: str, faults: list[Fault]) -> Settings:
@@ -212,127 +213,6 @@ def _experts(problem: Problem, plan: Plan, at: tuple[int, int], faults: list[Fau
     return found
 
 
-# -- the network -----------------------------------------------------------------------------------
-
-
-def _network(problem: Problem, at: tuple[int, int], faults: list[Fault]) -> dict[str, Any]:
-    """Return model and flavor, and the call and arguments that make a flavor of its own."""
-    shape = problem.workload.architecture
-    models = ("llama3",) if at < (0, 2) else ("llama3", "qwen3", "deepseek_v3")
-    ready = named(shape, models)
-    if ready is not None and not problem.workload.lora and problem.workload.flash_attention:
-        return {"model": ready[0], "flavor": ready[1]}
-    before = len(faults)
-    faults += cannot(problem.workload, models)
-    plain = shape.head_width * shape.heads == shape.hidden and not shape.qk_norm
-    arguments: dict[str, object] = {
-        "dim": shape.hidden,
-        "n_layers": shape.layers,
-        "n_heads": shape.heads,
-        "n_kv_heads": shape.key_heads,
-        "vocab_size": shape.vocabulary,
-    }
-    if (
-        plain
-        and not shape.experts
-        and not shape.latent
-        and (at >= (0, 3) or not shape.tied_embeddings)
-    ):
-        if at >= (0, 3):
-            arguments |= {"hidden_dim": shape.ffn, "enable_weight_tying": shape.tied_embeddings}
-        else:
-            factor = shape.ffn / max(1, int(2 * 4 * shape.hidden / 3))
-            arguments |= {"ffn_dim_multiplier": factor, "multiple_of": shape.ffn}
-        return {"model": "llama3", "call": "TransformerModelArgs", "arguments": arguments}
-    if at < (0, 2):
-        what = "torchtitan 0.1 has llama3 alone: no experts, tied embeddings or head width"
-        faults.append(refuse("workload.architecture", what, "take torchtitan@0.2"))
-        return {}
-    if shape.latent:
-        return _latent(problem, at, arguments, faults)
-    experts = shape.experts
-    arguments |= {
-        "head_dim": shape.head_width,
-        "hidden_dim": shape.ffn,
-        "qk_norm": shape.qk_norm,
-        "enable_weight_tying": shape.tied_embeddings,
-    }
-    if at >= (0, 3) and not shape.qk_norm:
-        what = "torchtitan 0.3 has experts, and heads of their own width, with norms of the heads"
-        faults.append(refuse("workload.architecture.qk_norm", what, "take torchtitan@0.2"))
-    if experts:
-        if experts.leading_dense:
-            what = f"{experts.leading_dense} leading dense layers without latent attention"
-            faults.append(refuse("workload.architecture.experts", what, "take leading_dense 0"))
-        arguments |= {"moe_enabled": True, "moe_inter_dim": experts.ffn}
-        arguments["moe_args"] = _moe(problem, at, faults)
-    if len(faults) > before:
-        return {}
-    return {"model": "qwen3", "call": "Qwen3ModelArgs", "arguments": arguments}
-
-
-def _moe(problem: Problem, at: tuple[int, int], faults: list[Fault]) -> dict[str, object]:
-    """Return the arguments of MoEArgs."""
-    experts = problem.workload.architecture.experts
-    assert experts is not None
-    if experts.shared_ffn % experts.ffn or (at >= (0, 3) and experts.shared_ffn):
-        what = f"shared experts of width {experts.shared_ffn}, routed ones of {experts.ffn}"
-        remedy = f"take a multiple of {experts.ffn}" if at < (0, 3) else "take torchtitan@0.2"
-        faults.append(refuse("workload.architecture.experts.shared_ffn", what, remedy))
-    if at >= (0, 3) and experts.router_bias:
-        what = "a corrected router"
-        faults.append(
-            refuse("workload.architecture.experts.router_bias", what, "take torchtitan@0.2")
-        )
-    return {
-        "num_experts": experts.count,
-        "num_shared_experts": experts.shared_ffn // experts.ffn,
-        "top_k": experts.per_token,
-        "load_balance_coeff": 1e-3 if experts.router_bias else None,
-    }
-
-
-def _latent(
-    problem: Problem, at: tuple[int, int], arguments: dict[str, object], faults: list[Fault]
-) -> dict[str, Any]:
-    """Return a network like DeepSeek-V3."""
-    shape = problem.workload.architecture
-    latent, experts = shape.latent, shape.experts
-    assert latent is not None
-    wrong = (
-        "take torchtitan@0.2 or a flavor that it knows"
-        if at >= (0, 3)
-        else "take experts"
-        if experts is None
-        else "untie them"
-        if shape.tied_embeddings
-        else "leave qk_norm out"
-        if shape.qk_norm
-        else f"take kv_heads {shape.heads}"
-        if shape.key_heads != shape.heads
-        else f"take head_dim {latent.value}"
-        if shape.head_width != latent.value
-        else ""
-    )
-    if wrong or experts is None:
-        what = "latent attention as here is not what torchtitan builds"
-        faults.append(refuse("workload.architecture.latent", what, wrong))
-        return {}
-    del arguments["n_kv_heads"]
-    arguments |= {
-        "inter_dim": shape.ffn,
-        "moe_inter_dim": experts.ffn,
-        "n_dense_layers": experts.leading_dense,
-        "q_lora_rank": latent.q_rank,
-        "kv_lora_rank": latent.kv_rank,
-        "qk_nope_head_dim": latent.nope,
-        "qk_rope_head_dim": latent.rope,
-        "v_head_dim": latent.value,
-        "moe_args": _moe(problem, at, faults),
-    }
-    return {"model": "deepseek_v3", "call": "DeepSeekV3ModelArgs", "arguments": arguments}
-
-
 # -- texts -----------------------------------------------------------------------------------------
 
 
@@ -350,19 +230,19 @@ set -euo pipefail
 
 
 def _toml_job(
-    found: Settings, network: Mapping[str, Any], machines: Machines, at: tuple[int, int]
+    found: Settings, made: Mapping[str, Any], machines: Machines, at: tuple[int, int]
 ) -> str:
     """Write flavor and configuration, and start the job, before 0.3."""
     sections: dict[str, dict[str, object]] = {
-        "model": {"name": network["model"], "flavor": network.get("flavor", OWN)}
+        "model": {"name": made["model"], "flavor": made.get("flavor", OWN)}
     }
     for path, value in found.items():
         section, _, key = path.partition(".")
         sections.setdefault(section, {})[key] = value
-    made = ""
-    if "call" in network:
+    file = ""
+    if "call" in made:
         sections["experimental"] = {"custom_import": "optplan_flavor"}
-        made = f"cat > optplan_flavor.py <<'PY'\n{_flavor(network, at)}PY\n"
+        file = f"cat > optplan_flavor.py <<'PY'\n{_flavor(made, at)}PY\n"
     text = "\n".join(
         f"[{section}]\n" + "".join(f"{key} = {literal(value)}\n" for key, value in keys.items())
         for section, keys in sections.items()
@@ -373,7 +253,7 @@ TOKENIZER=${{TOKENIZER:?path of the tokenizer}}
 STEPS=${{STEPS:?number of steps to train}}
 {machines.rendezvous}export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
-{made}cat > optplan_job.toml <<'TOML'
+{file}cat > optplan_job.toml <<'TOML'
 {text}TOML
 
 PYTHONPATH="$PWD:${{PYTHONPATH:-}}" torchrun {machines.torchrun} \\
@@ -398,26 +278,24 @@ def _call(name: str, arguments: Mapping[str, object], indent: str = "    ") -> s
     return f"{name}(\n{''.join(lines)}{indent[4:]})"
 
 
-def _flavor(network: Mapping[str, Any], at: tuple[int, int]) -> str:
+def _flavor(made: Mapping[str, Any], at: tuple[int, int]) -> str:
     """Write a module that adds a flavor to a model, before 0.3."""
-    model, call = network["model"], network["call"]
+    model, call = made["model"], made["call"]
     table = {"llama3": "llama3_args", "qwen3": "qwen3_args", "deepseek_v3": "deepseekv3_args"}[
         model
     ]
     if at < (0, 2):
         table = "llama3_configs"
-    moe = (
-        "from torchtitan.models.moe import MoEArgs\n" if "moe_args" in network["arguments"] else ""
-    )
+    moe = "from torchtitan.models.moe import MoEArgs\n" if "moe_args" in made["arguments"] else ""
     return f"""import torchtitan.models.{model} as family
 {moe}from torchtitan.models.{model}.model.args import {call}
 
-family.{table}["{OWN}"] = {_call(call, network["arguments"])}
+family.{table}["{OWN}"] = {_call(call, made["arguments"])}
 """
 
 
 def _registry(
-    problem: Problem, found: Settings, network: Mapping[str, Any], machines: Machines
+    problem: Problem, found: Settings, made: Mapping[str, Any], machines: Machines
 ) -> str:
     """Write a module of configurations and start the job, from 0.3 on."""
     from optplan.launches.torchtitan_registry import module
@@ -428,7 +306,7 @@ export STEPS=${{STEPS:?number of steps to train}}
 {machines.rendezvous}export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
 cat > optplan_job.py <<'PY'
-{module(problem, found, network)}PY
+{module(problem, found, made)}PY
 
 PYTHONPATH="$PWD:${{PYTHONPATH:-}}" torchrun {machines.torchrun} \\
   -m torchtitan.train --module optplan_job --config job
