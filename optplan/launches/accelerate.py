@@ -95,11 +95,11 @@ class Accelerate:
         InputError
             The launch cannot be read, or a value has no key of its own in it.
         """
-        launch, job = self.read(text), _job(text, Notes())
+        job = _job(text, Notes())
         given = {f"--{name}": entry for name, entry in job.arguments.items()}
         return amended(
             text,
-            launch,
+            self.read,
             changes,
             job.keys | given,
             lambda values: keys_for(values, job),

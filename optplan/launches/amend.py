@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 
 from optplan.launches.documents import Entry
 from optplan.launches.launch import Launch, Value
 from optplan.launches.notes import refuse, spliced
+from optplan.launches.values import plan_from
 from optplan.models.errors import Fault, InputError
 from optplan.models.spec.plan import Plan
 
@@ -19,7 +21,7 @@ PLAN = frozenset(Plan.model_fields)
 
 def amended(
     text: str,
-    launch: Launch,
+    read: Callable[[str], Launch],
     changes: Mapping[str, Value],
     entries: Mapping[str, Entry],
     keys_for: Callable[[Mapping[str, Value]], Keys],
@@ -35,8 +37,8 @@ def amended(
 
     Parameters
     ----------
-    launch
-        The launch as it is.
+    read
+        Reads a launch; what was made is read again and held to what was asked.
     changes
         Values to change, by the names of `Stated`.
     entries
@@ -55,10 +57,13 @@ def amended(
     InputError
         A value is not one that the launch can say, or is decided in no single place.
     """
+    launch = read(text)
     now: dict[str, Value] = {}
     for one in (*launch.assumed, *launch.stated):
         now[one.name] = one.value
     wanted = {name: value for name, value in changes.items() if now.get(name) != value}
+    old = plan_from(launch, {})
+    new = _wanted(launch, old, changes)
     faults = [
         refuse(name, f"'{name[:60]}' is nothing that a launch says", "name a value of a plan")
         for name in wanted
@@ -66,7 +71,9 @@ def amended(
     ]
     if faults:
         raise InputError(faults)
-    before, after = keys_for(now), keys_for({**now, **wanted})
+    told = now.keys() | wanted.keys() | {"micro_batches"}
+    before = keys_for({**now, **_plain(old, told)})
+    after = keys_for({**now, **wanted, **_plain(new, told)})
     edits: list[Edit] = []
     missing: dict[str, object] = {}
     for path, value in after.items():
@@ -80,10 +87,66 @@ def amended(
             faults.append(Fault(f"line {entry.line}", path, what, "change it by hand"))
         else:
             edits.append((*entry.span, literal(value, entry)))
-    same = [n for n, v in wanted.items() if keys_for({**now, n: v}) == before]
-    for name in same if before == after else ():
-        what = f"{name} has no key of its own here"
-        faults.append(refuse(name, what, "change it by hand"))
     if faults:
         raise InputError(faults)
-    return spliced(text, [*dict.fromkeys(edits), *(insert(missing) if missing else [])])
+    made = spliced(text, [*dict.fromkeys(edits), *(insert(missing) if missing else [])])
+    _hold(read(made), new, changes)
+    return made
+
+
+FOLLOWS = frozenset({"layers_per_stage", "recomputed_layers_per_stage", "context", "zero"})
+"""Values that may follow from a change: stages from their number, sharding from its ranks."""
+
+
+def _wanted(launch: Launch, old: Plan, changes: Mapping[str, Value]) -> Plan:
+    """
+    Return the plan after some changes: data ranks are what is left, batches fit them.
+
+    The global batch stays, and micro-batches follow, unless their number is what changes.
+    """
+    found = dict(changes)
+    size = {n: changes.get(n, getattr(old, n)) for n in ("tp", "pp", "cp", "micro_batch")}
+    tp, pp, cp, micro = (int(v) if isinstance(v, int) else 1 for v in size.values())
+    nodes, node = (changes.get(n, launch.value(n)) for n in ("nodes", "devices_per_node"))
+    world = nodes * node if isinstance(nodes, int) and isinstance(node, int) else 0
+    if "dp" not in found and world:
+        found["dp"] = max(1, world // max(1, tp * pp * cp))
+    ranks = found.get("dp", old.dp)
+    dp = ranks if isinstance(ranks, int) else 1
+    count, batch = found.get("micro_batches"), found.get("global_batch", old.global_batch)
+    if isinstance(count, int) and "global_batch" not in found:
+        found["global_batch"] = micro * count * dp
+    elif isinstance(batch, int) and count is None:
+        found["micro_batches"] = max(1, batch // max(1, micro * dp))
+    return plan_from(launch, found)
+
+
+def _plain(plan: Plan, names: AbstractSet[str]) -> dict[str, Value]:
+    """Return those values of a plan that a launch tells or is asked for."""
+    return {name: getattr(plan, name) for name in Plan.model_fields if name in names}
+
+
+def _hold(launch: Launch, wanted: Plan, changes: Mapping[str, Value]) -> None:
+    """Refuse a changed launch that says anything else than was asked, or than it said before."""
+    found = plan_from(launch, {})
+    wrong = [
+        name
+        for name in Plan.model_fields
+        if launch.value(name) is not None
+        and name not in FOLLOWS
+        and getattr(found, name) != getattr(wanted, name)
+    ]
+    wrong += [
+        name
+        for name, value in changes.items()
+        if name not in Plan.model_fields and launch.value(name) != value
+    ]
+    wrong += [
+        name
+        for name in changes
+        if name in Plan.model_fields and getattr(found, name) != getattr(wanted, name)
+    ]
+    if wrong:
+        names = ", ".join(dict.fromkeys(wrong))
+        what = f"{names} cannot be changed here without changing more"
+        raise InputError([refuse(names, what, "write a new launch with optplan export")])

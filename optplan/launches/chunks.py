@@ -29,16 +29,21 @@ def chunks_of(plan: Plan) -> tuple[int, ...] | None:
     Chunks are equal, but for the last and then the first, which may be one short: embedding and
     head take the place of a layer there. Without virtual stages the stages are the chunks.
     """
-    if plan.vpp == 1:
-        return plan.layers_per_stage
-    layers, count = sum(plan.layers_per_stage), plan.pp * plan.vpp
+    return chunks_from(plan.layers_per_stage, plan.vpp, plan.schedule == "zb-v")
+
+
+def chunks_from(held: tuple[int, ...], vpp: int, folded: bool) -> tuple[int, ...] | None:
+    """Return the layers of each chunk from those of the stages; None where they do not tell."""
+    if vpp == 1:
+        return held
+    pp = len(held)
+    layers, count = sum(held), pp * vpp
     each = -(-layers // count)
     chunks, short = [each] * count, count * each - layers
     if short >= 1:
         chunks[-1] -= 1
     if short >= 2:
         chunks[0] -= 1
-    folded = plan.schedule == "zb-v"
-    if sum(chunks) != layers or stages_of(chunks, plan.pp, folded) != plan.layers_per_stage:
+    if sum(chunks) != layers or stages_of(chunks, pp, folded) != held:
         return None
     return tuple(chunks)

@@ -110,11 +110,11 @@ class DeepSpeed:
         InputError
             The job cannot be read, or a value has no key of its own in it.
         """
-        launch, job = self.read(text), _job(text, Notes())
+        job = _job(text, Notes())
         entries = {f"--{name}": entry for name, entry in job.flags.items()} | job.json
         return amended(
             text,
-            launch,
+            self.read,
             changes,
             entries,
             lambda values: keys_for(values, set(entries)),

@@ -11,6 +11,7 @@ from optplan.launches.amend import Edit, amended
 from optplan.launches.commands import variable_behind
 from optplan.launches.documents import Entry, Page, yaml
 from optplan.launches.launch import Launch, Stated, Value
+from optplan.launches.megatron_options import Given
 from optplan.launches.megatron_reading import Layout, overlap_of
 from optplan.launches.megatron_shape import read_shape
 from optplan.launches.nemo_keys import SAME, SWITCHES, option_of, options_of, short_name
@@ -130,12 +131,11 @@ class NeMo:
         InputError
             The launch cannot be read, or a value has no key of its own in it.
         """
-        launch = self.read(text)
         found, _ = _entries(text, Notes())
         entries = {short_name(entry.path): entry for entry in found}
         return amended(
             text,
-            launch,
+            self.read,
             changes,
             entries,
             nemo_text.keys_for,
@@ -289,23 +289,7 @@ def _remarks(reading: Reading, layout: Layout, named: bool) -> None:
     experts = any(one.name == "experts.count" for one in reading.stated)
     ep = options.given.get("expert_model_parallel_size")
     if experts and ep is not None and not options.has("expert_tensor_parallel_size"):
-        degree = reading.whole(ep) or 1
-        dense, sparse = layout.tp * layout.cp, degree * layout.tp
-        world = layout.world or 0
-        stage = world // layout.pp if world else 0
-        bad = bool(stage) and stage % sparse != 0
-        if layout.tp > 1 or bad:
-            counted = f"; {stage} devices a stage are no multiple of {sparse}" if bad else ""
-            # NVIDIA-NeMo/Speech issue 14838.
-            reading.remark(
-                "nemo.expert-tensor-default",
-                "error" if bad else "warning",
-                f"expert_tensor_parallel_size is not set and becomes tp {layout.tp}: dense groups "
-                f"tp x cp = {dense}, expert groups ep {degree} x etp {layout.tp} = "
-                f"{sparse}{counted}",
-                "write expert_tensor_parallel_size=1, or the degree that is meant",
-                ep,
-            )
+        _expert_default(reading, layout, reading.whole(ep) or 1, ep)
     unset = [
         name
         for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size")
@@ -319,6 +303,33 @@ def _remarks(reading: Reading, layout: Layout, named: bool) -> None:
             "write them as overrides",
             0,
         )
+
+
+def _expert_default(reading: Reading, layout: Layout, degree: int, given: Given) -> None:
+    """
+    Say which tensor degree experts get in silence, and what the groups multiply to.
+
+    NVIDIA-NeMo/Speech issue 14838: a job died of a product that no setting of it showed.
+    """
+    tp, cp, pp = layout.tp, layout.cp, layout.pp
+    dense, sparse = tp * cp, degree * tp
+    stage = (layout.world or 0) // pp
+    said = f"dense tp {tp} x cp {cp} = {dense}, experts ep {degree} x etp {tp} = {sparse}"
+    bad = bool(stage) and (stage % sparse != 0 or stage % dense != 0)
+    if bad:
+        said += f"; neither may leave a rest of the {stage} devices of each of {pp} stages"
+    elif stage:
+        said += (
+            f"; of {stage} devices a stage that leaves dp {stage // dense} and expert dp "
+            f"{stage // sparse}, times pp {pp}"
+        )
+    reading.remark(
+        "nemo.expert-tensor-default",
+        "error" if bad else "warning" if tp > 1 else "note",
+        f"expert_tensor_parallel_size is not set and becomes tp {tp}: {said}",
+        "write expert_tensor_parallel_size=1, or the degree that is meant",
+        given,
+    )
 
 
 def _insert(text: str, entries: list[Entry], missing: Mapping[str, object]) -> list[Edit]:

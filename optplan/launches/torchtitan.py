@@ -124,10 +124,10 @@ class Torchtitan:
         InputError
             The job cannot be read, or a value has no key of its own in it.
         """
-        launch, job = self.read(text), _job(text, Notes())
+        job = _job(text, Notes())
         return amended(
             text,
-            launch,
+            self.read,
             changes,
             job.keys,
             lambda values: resolved(job, keys_for(values)),

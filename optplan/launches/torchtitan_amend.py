@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from optplan.launches.amend import Edit, Keys
+from optplan.launches.chunks import chunks_from
 from optplan.launches.documents import Entry
 from optplan.launches.launch import Value
 from optplan.launches.notes import refuse
@@ -51,14 +52,21 @@ def keys_for(values: Mapping[str, Value]) -> Keys:
         if schedule:
             found["parallelism.pipeline_parallel_schedule"] = schedule
         layers = values.get("layers_per_stage")
-        if isinstance(layers, tuple) and values.get("vpp", 1) == 1:
-            found["layers"] = layers
+        vpp = values.get("vpp", 1)
+        if isinstance(layers, tuple) and isinstance(vpp, int):
+            found["layers"] = chunks_from(layers, vpp, values.get("schedule") == "zb-v")
     return found
 
 
 def resolved(job: Job, keys: Keys) -> Keys:
     """Return keys with the layers of stages in the words of the job's version."""
     found = dict(keys)
+    shard = job.keys.get("parallelism.data_parallel_shard_degree")
+    if found.get("parallelism.data_parallel_replicate_degree") == 1 and (
+        shard is None or shard.value == -1
+    ):
+        # The devices that are left stay those.
+        found.pop("parallelism.data_parallel_shard_degree", None)
     layers = found.pop("layers", None)
     if isinstance(layers, tuple):
         ends = [sum(layers[: i + 1]) for i in range(len(layers))]

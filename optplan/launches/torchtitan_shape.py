@@ -171,9 +171,9 @@ def _experts(given: Mapping[str, Entry], call: str, found: dict[str, tuple[Value
             del found[name]
         return
     for theirs, ours in _MOE.items():
-        value = moe[theirs].value if theirs in moe else None
-        if type(value) is int and 1 <= value <= LARGEST_COUNT:
-            found[ours] = value, moe[theirs]
+        said = moe[theirs].value if theirs in moe else None
+        if isinstance(said, int) and type(said) is int and 1 <= said <= LARGEST_COUNT:
+            found[ours] = said, moe[theirs]
     anchor = next(iter(moe.values()))
     # Defaults of MoEArgs, torchtitan/models/moe/moe.py of package 0.2.0: one shared expert of a
     # routed one's width, scores corrected by a bias.
@@ -206,10 +206,11 @@ def _widths(given: Mapping[str, Entry], call: str, found: dict[str, tuple[Value,
         found["head_dim"] = hidden[0] // max(1, heads[0]), hidden[1]
         multiple = given.get(f"{call}.multiple_of")
         factor = given.get(f"{call}.ffn_dim_multiplier")
+        times, steps = factor.value if factor else None, multiple.value if multiple else None
         width = llama_width(
             hidden[0],
-            multiple.value if multiple and type(multiple.value) is int else 256,
-            factor.value if factor and type(factor.value) in (int, float) else None,
+            steps if isinstance(steps, int) else 256,
+            times if isinstance(times, int | float) else None,
         )
         found["ffn"] = width, factor or multiple or hidden[1]
 

@@ -131,10 +131,16 @@ def test_what_it_cannot_launch_is_refused_by_field(changed: dict[str, object], f
 
 
 def test_amending_changes_both_statements_of_a_value() -> None:
-    new = DIALECT.amend(SCRIPT, {"micro_batch": 4, "micro_batches": 8, "tp": 4})
+    """Half the data ranks and twice the micro-batch leave batch and accumulation as they are."""
+    new = DIALECT.amend(SCRIPT, {"micro_batch": 4, "tp": 4})
     assert new == SCRIPT.replace("TP=2", "TP=4").replace('_per_gpu": 2', '_per_gpu": 4').replace(
-        '_steps": 16', '_steps": 8'
-    ).replace("--micro-batch-size 2", "--micro-batch-size 4")
+        "--micro-batch-size 2", "--micro-batch-size 4"
+    )
+
+
+def test_amending_keeps_the_batch() -> None:
+    new = DIALECT.amend(SCRIPT, {"tp": 4})
+    assert new == SCRIPT.replace("TP=2", "TP=4").replace('_steps": 16', '_steps": 32')
 
 
 def test_amending_adds_what_is_not_there() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from optplan.launches.nemo import DIALECT
@@ -111,8 +113,12 @@ def test_megatron_bridge_is_read() -> None:
 def test_the_expert_degree_that_follows_tensors_is_remarked() -> None:
     """NVIDIA-NeMo/Speech issue 14838: the four group products, and the default."""
     remark = next(r for r in DIALECT.read(BRIDGE).remarks if r.rule == "nemo.expert-tensor-default")
-    assert "tp x cp = 2" in remark.problem
-    assert "ep 4 x etp 2 = 8" in remark.problem
+    assert "dense tp 2 x cp 1 = 2, experts ep 4 x etp 2 = 8" in remark.problem
+    assert "dp 8 and expert dp 2, times pp 1" in remark.problem
+    assert remark.severity == "warning"
+    wrong = DIALECT.read(BRIDGE.replace("--nnodes 2", "--nnodes 1").replace("node 8", "node 4"))
+    severe = {r.rule: r.severity for r in wrong.remarks}
+    assert severe["nemo.expert-tensor-default"] == "error"
     told = BRIDGE.replace("ddp.", "model.expert_tensor_parallel_size=1 ddp.")
     assert "nemo.expert-tensor-default" not in rules(DIALECT.read(told))
 
@@ -132,7 +138,7 @@ def test_what_only_the_recipe_knows_is_remarked() -> None:
     ],
 )
 def test_what_it_cannot_launch_is_refused_by_field(
-    shape: dict[str, object], changed: dict[str, object], field: str
+    shape: dict[str, Any], changed: dict[str, object], field: str
 ) -> None:
     found = refused(DIALECT, problem("nemo@2.4", **shape), plan(**changed), "2.4")
     assert list(found) == [field]

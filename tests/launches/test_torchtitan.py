@@ -148,10 +148,17 @@ def test_what_it_cannot_launch_is_refused_by_field(changed: dict[str, object], f
 
 
 def test_amending_touches_the_literals_alone() -> None:
+    """Half the data ranks take twice the micro-batches; the global batch stays."""
     new = DIALECT.amend(JOB, {"tp": 4, "dp": 2, "recompute": "none"})
-    assert new == JOB.replace("tensor_parallel_degree = 2", "tensor_parallel_degree = 4").replace(
-        "shard_degree = 4", "shard_degree = 2"
-    ).replace('mode = "full"', 'mode = "none"')
+    wanted = JOB.replace("tensor_parallel_degree = 2", "tensor_parallel_degree = 4")
+    wanted = wanted.replace("shard_degree = 4", "shard_degree = 2")
+    wanted = wanted.replace("local_batch_size = 8", "local_batch_size = 16")
+    assert new == wanted.replace('mode = "full"', 'mode = "none"')
+
+
+def test_what_no_key_can_say_is_refused_when_amending() -> None:
+    with pytest.raises(InputError):
+        DIALECT.amend(JOB, {"schedule": "zb-h1"})
 
 
 def test_amending_adds_what_is_not_there() -> None:
