@@ -149,10 +149,10 @@ def values_of(calls: Iterable[Entry], faults: list[Fault]) -> dict[str, tuple[Va
         for name, value in _PLAIN.items():
             found[name] = value, anchor
         for path in mine:
-            ours, value = names.get(path.partition(".")[2]), given[path].value
+            ours, size = names.get(path.partition(".")[2]), given[path].value
             if ours and _fits(ours, given[path], faults):
-                assert isinstance(value, int)
-                found[ours] = value, given[path]
+                assert isinstance(size, int)
+                found[ours] = size, given[path]
         _experts(given, call, found)
         _widths(given, call, found)
     return found

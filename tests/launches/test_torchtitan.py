@@ -156,6 +156,16 @@ def test_amending_touches_the_literals_alone() -> None:
     assert new == wanted.replace('mode = "full"', 'mode = "none"')
 
 
+def test_a_batch_that_is_not_stated_is_not_guessed() -> None:
+    """Without nodes and batch nobody can say how many micro-batches another degree needs."""
+    text = JOB.replace("global_batch_size = 32\n", "").replace(
+        "shard_degree = 4", "shard_degree = -1"
+    )
+    with pytest.raises(InputError) as error:
+        DIALECT.amend(text, {"tp": 4})
+    assert error.value.faults[0].path == "global_batch"
+
+
 def test_what_no_key_can_say_is_refused_when_amending() -> None:
     with pytest.raises(InputError):
         DIALECT.amend(JOB, {"schedule": "zb-h1"})
