@@ -70,10 +70,10 @@ def amended(
         if name not in PLAN | more and name not in now
     ]
     sized = {"tp", "pp", "cp", "dp", "micro_batch"} & wanted.keys()
-    if sized and "micro_batch" in now and "global_batch" not in now | wanted:
-        if "micro_batches" not in wanted:
-            what = f"{', '.join(sorted(sized))} change what a step is, and no batch is stated"
-            faults.append(refuse("global_batch", what, "change global_batch too"))
+    said = {"global_batch", "micro_batches"} & wanted.keys() or "global_batch" in now
+    if sized and "micro_batch" in now and not said:
+        what = f"{', '.join(sorted(sized))} change what a step is, and no batch is stated"
+        faults.append(refuse("global_batch", what, "change global_batch too"))
     if faults:
         raise InputError(faults)
     told = now.keys() | wanted.keys() | {"micro_batches"}
