@@ -52,6 +52,26 @@ MENDED_BY = {
 """Values that are written anew where a dialect refuses how they are written, by its rule."""
 
 
+MOST_TRIES = 24
+"""Ways to let go of one or two choices that are tried."""
+
+CLASHING: dict[str, tuple[str, ...]] = {
+    "capacity": ("recompute", "sequence_parallel", "zero", "offload", "micro_batch", "cp", "pp"),
+    "batch": ("micro_batch", "dp", "cp"),
+    "degrees.world": ("dp", "cp", "pp", "tp"),
+    "pipeline": ("vpp", "schedule", "pp"),
+}
+"""Choices that a rule or its family is about, where the rule does not say."""
+
+TIED: dict[str, tuple[str, ...]] = {
+    "tp": ("dp",),
+    "pp": ("dp",),
+    "cp": ("dp",),
+    "vpp": ("schedule",),
+    "schedule": ("vpp",),
+}
+"""Choices that cannot change alone."""
+
 NUMBERS = ("tp", "pp", "cp", "ep", "etp", "dp", "micro_batch", "vpp")
 """Choices that are numbers, of which one is nearer than another."""
 
@@ -111,11 +131,12 @@ DEGREES = ("tp", "pp", "cp", "ep", "etp", "dp")
 def nearest_plan(prepared: Prepared) -> Plan | None:
     """Return the legal plan that keeps most of a launch's; None where none is legal."""
     plan = prepared.plan
+    suspects = _suspects(prepared)
     ranked: list[tuple[tuple[bool, ...], int, Plan]] = []
     for batch in _batches(plan):
         near_ = abs(batch / plan.global_batch - 1) <= NEAR_BATCH
         for order, layers in enumerate(_layers(prepared)):
-            found = _kept(_formulated(prepared.problem, batch, layers), plan)
+            found = _kept(_formulated(prepared.problem, batch, layers), plan, suspects)
             if found is None:
                 continue
             degrees = all(getattr(found, n) == getattr(plan, n) for n in DEGREES)
@@ -123,11 +144,29 @@ def nearest_plan(prepared: Prepared) -> Plan | None:
             # First the degrees, for which the batch may move a little; then the batch; then all.
             key = (degrees and near_, batch == plan.global_batch, *same)
             ranked.append((key, -order, found))
-            if all(key):
+            if key[0] and key[1]:
                 return found
         if any(key[0] for key, _, _ in ranked):
             break
     return max(ranked, key=lambda one: one[:2])[2] if ranked else None
+
+
+def _suspects(prepared: Prepared) -> list[str]:
+    """Return the choices that broken rules are about, least dear first."""
+    problem, plan = prepared.problem, prepared.plan
+    found: set[str] = set()
+    rules_ = formulate(problem).rules
+    verdict = judge(problem, rules_, plan, estimate(problem, plan))
+    broken = {name.partition("[")[0] for name in verdict.broken}
+    for rule in rules_:
+        if rule.name in broken:
+            found.update(getattr(rule, "keys", ()))
+            family = rule.name.partition(".")[0]
+            found.update(CLASHING.get(rule.name, CLASHING.get(family, ())))
+    for name, others in TIED.items():
+        if name in found:
+            found.update(others)
+    return [name for name in reversed(KEPT) if name in found]
 
 
 def _formulated(problem: Problem, batch: int, layers: tuple[int, ...] | str) -> Formulation:
@@ -156,13 +195,13 @@ def _layers(prepared: Prepared) -> Iterable[tuple[int, ...] | str]:
     yield "any"
 
 
-def _kept(form: Formulation, plan: Plan) -> Plan | None:
+def _kept(form: Formulation, plan: Plan, suspects: Sequence[str]) -> Plan | None:
     """
     Keep as many of a plan's choices as some legal plan has.
 
-    As few values as can be are let go, one, two or three, those least dear first; of a number
-    that is let go the nearest value is taken that some legal plan has. Where that is not enough,
-    values are kept one after the other, dearest first.
+    Of the choices that broken rules are about as few as can be are let go, least dear first; of a
+    number that is let go the nearest value is taken that some legal plan has. Where that is not
+    enough all of them go, and then everything.
     """
     wanted = {name: coded(name, getattr(plan, name)) for name in KEPT}
     again = plan.recomputed_layers_per_stage
@@ -173,22 +212,18 @@ def _kept(form: Formulation, plan: Plan) -> Plan | None:
         return None
     everything: Fixed = {n: (v,) for n, v in wanted.items() if v in domain[n]}
     lost = [name for name in KEPT if name not in everything]
-    cheap = [name for name in reversed(KEPT) if name in everything]
-    for few in range(4):
-        for drop in combinations(cheap, few):
-            rest: Fixed = {n: v for n, v in everything.items() if n not in drop}
-            found = _one(form, rest)
-            if found is not None:
-                return form.decode(_nearby(form, rest, found, wanted, [*lost, *drop]))
-        if few == 0 and len(lost) > 3:
-            break
-    fixed: Fixed = {}
-    best = _one(form, {})
-    for name, kept in everything.items():
-        found = _one(form, fixed | {name: kept})
+    cheap = [name for name in suspects if name in everything]
+    tries = [drop for few in range(3) for drop in combinations(cheap, few)][:MOST_TRIES]
+    wider = [cheap]
+    for more in (("dp", "cp", "pp"), ("micro_batch", "zero", "ep", "etp"), ("vpp", "schedule")):
+        wider.append([*wider[-1], *more])
+    for drop in (*tries, *map(tuple, wider)):
+        rest: Fixed = {n: v for n, v in everything.items() if n not in drop}
+        found = _one(form, rest)
         if found is not None:
-            fixed, best = fixed | {name: kept}, found
-    return form.decode(best) if best is not None else None
+            return form.decode(_nearby(form, rest, found, wanted, [*lost, *drop]))
+    found = _one(form, {})
+    return form.decode(found) if found is not None else None
 
 
 def _nearby(
@@ -200,9 +235,8 @@ def _nearby(
 ) -> Mapping[str, int]:
     """Take the nearest value of each number that was let go, as long as some plan has it."""
     for name in [n for n in KEPT if n in free and n in NUMBERS]:
-        values = sorted(
-            form.program.domain[name].tolist(), key=lambda v: abs(math.log(v / wanted[name]))
-        )
+        near_to = wanted[name]
+        values = sorted(form.program.domain[name], key=lambda v: abs(math.log(v / near_to)))[:4]
         for value in values:
             again = _one(form, fixed | {name: (value,)})
             if again is not None:
