@@ -77,12 +77,12 @@ def architecture(path: Path) -> Architecture:
     """
     config = _read(path)
     try:
-        return _shape(config)
+        return shape_of(config)
     except Refusal as refusal:
         raise Refusal(f"'{short(path.name)}' {refusal.problem}", refusal.remedy) from refusal
 
 
-def _shape(config: dict[str, Any]) -> Architecture:
+def shape_of(config: dict[str, Any]) -> Architecture:
     """Read an architecture; a refusal's problem lacks its subject."""
     family = config.get("model_type")
     if family not in _DENSE + _SPARSE:

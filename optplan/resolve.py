@@ -226,6 +226,7 @@ def _with_intervals(content: Node, whole: Node) -> Node:
 
 
 FRAMEWORK_STACKS = {
+    "accelerate": "fsdp",
     "torchtitan": "torchtitan",
     "deepspeed": "deepspeed",
     "megatron-deepspeed": "deepspeed",

@@ -10,6 +10,10 @@ from optplan.models.errors import Fault, InputError
 from optplan.places import Refusal
 
 MODULES = {
+    "torchtitan": "optplan.launches.torchtitan",
+    "accelerate": "optplan.launches.accelerate",
+    "megatron-deepspeed": "optplan.launches.deepspeed",
+    "nemo": "optplan.launches.nemo",
     "mindspeed": "optplan.launches.mindspeed",
     "megatron-core": "optplan.launches.megatron",
 }

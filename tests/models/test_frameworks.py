@@ -13,7 +13,7 @@ from optplan import catalogue
 from optplan.models.spec.framework import Framework
 
 DATA = resources.files("optplan.models") / "data" / "frameworks"
-NAMES = ("megatron-core", "megatron-deepspeed", "mindspeed", "nemo", "torchtitan")
+NAMES = ("accelerate", "megatron-core", "megatron-deepspeed", "mindspeed", "nemo", "torchtitan")
 FIELDS = set(Framework.model_fields) - {"name", "sources"}
 OPTIONAL = {name for name in FIELDS if not Framework.model_fields[name].is_required()}
 VERSIONS = [f"{name}@{version}" for name in NAMES for version in catalogue.versions(name)]
@@ -123,6 +123,8 @@ def test_zero_beyond_the_optimizer_goes_with_a_pipeline_only_under_fsdp2() -> No
     """DeepSpeed and Megatron Core refuse or lack it; torchtitan shards within each stage."""
     highest = {name: catalogue.framework(name).zero_with_pipeline for name in NAMES}
     assert highest.pop("torchtitan") == 3
+    assert not catalogue.framework("accelerate").pipeline
+    del highest["accelerate"]
     assert set(highest.values()) == {1}
 
 
