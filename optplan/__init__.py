@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from optplan.models.spec.space import Limit, Search
     from optplan.models.spec.workload import Architecture, Workload
     from optplan.planner import solve
+    from optplan.report import report
     from optplan.result import Result
     from optplan.size import size
     from optplan.solvers.base import Holding, SolverConfig, Termination
@@ -69,6 +70,7 @@ __all__ = [
     "of_choices",
     "plan_in",
     "pyomo_model",
+    "report",
     "size",
     "solve",
     "validate",
@@ -109,6 +111,7 @@ _HOMES = {
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",
     "pyomo_model": "optplan.live",
+    "report": "optplan.report",
     "size": "optplan.size",
     "solve": "optplan.planner",
     "validate": "optplan.validate",

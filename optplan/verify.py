@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -24,6 +24,8 @@ from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.recheck import recheck
+
+Kind = TypeVar("Kind", bound=Record)
 
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
 """Terminations after which nothing is left to know."""
@@ -85,42 +87,55 @@ def read_result(path: str | Path) -> Result:
     InputError
         The file is missing, no JSON, or not of this form.
     """
+    data = read_json(path, "write it with optplan solve SPEC --json > plan.json")
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        remedy = f"take a file with format {FORMAT}, written with optplan solve SPEC --json"
+        raise InputError([Fault(str(path), "format", "this is no plan of this version", remedy)])
+    return as_record(path, data, Result)
+
+
+def read_json(path: str | Path, remedy: str) -> Any:
+    """
+    Read a JSON file of an answer.
+
+    Raises
+    ------
+    InputError
+        The file is missing, too large, or no JSON, for which ``remedy`` says how to make one.
+    """
     try:
         with Path(path).open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
         if len(raw) > LARGEST_FILE:
-            remedy = "name a file that optplan solve wrote"
-            raise InputError([Fault(str(path), "", "the file is larger than 64 MiB", remedy)])
-        data: Any = json.loads(raw.decode("utf-8-sig"))
+            large = "name a file that optplan wrote"
+            raise InputError([Fault(str(path), "", "the file is larger than 64 MiB", large)])
+        return json.loads(raw.decode("utf-8-sig"))
     except OSError as error:
+        why = f"cannot read the file: {error.strerror}"
+        raise InputError([Fault(str(path), "", why, "name a readable file")]) from None
+    except (ValueError, RecursionError):
+        raise InputError([Fault(str(path), "", "this is no JSON", remedy)]) from None
+
+
+def as_record(path: str | Path, data: Any, kind: type[Kind]) -> Kind:
+    """
+    Take JSON for a record.
+
+    Raises
+    ------
+    InputError
+        It is not of this form; names every value that does not fit.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        wrong, remedy = "the value does not fit the form", "take the file as it was written"
         raise InputError(
             [
-                Fault(
-                    str(path), "", f"cannot read the file: {error.strerror}", "name a readable file"
-                )
+                Fault(str(path), ".".join(map(str, item["loc"])), wrong, remedy)
+                for item in error.errors()
             ]
         ) from None
-    except (ValueError, RecursionError):
-        remedy = "write it with optplan solve SPEC --json > plan.json"
-        raise InputError([Fault(str(path), "", "this is no JSON", remedy)]) from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        remedy = f"take a file with format {FORMAT}, written with optplan solve SPEC --json"
-        raise InputError([Fault(str(path), "format", "this is no plan of this version", remedy)])
-    try:
-        return Result.model_validate(data)
-    except ValidationError as error:
-        faults = []
-        for item in error.errors():
-            where = ".".join(map(str, item["loc"]))
-            faults.append(
-                Fault(
-                    str(path),
-                    where,
-                    "the value does not fit the form",
-                    "take the file as it was written",
-                )
-            )
-        raise InputError(faults) from None
 
 
 def verify(plan: str | Path | Result, rules: Iterable[Rule] = ()) -> Verification:

@@ -1,0 +1,267 @@
+"""The time line of a pipeline: boxes, what is left out, and the figures beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, log10
+from typing import NamedTuple
+
+from optplan.models.cost.estimate import chunk_passes
+from optplan.models.cost.price import Estimate
+from optplan.models.cost.schedule import SPLIT
+from optplan.models.cost.simulation import Pass
+from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import Problem
+from optplan.models.units import seconds_text
+from optplan.report.html.pipeline import Run, run
+from optplan.report.html.words import KINDS
+
+MOST_BOXES = 2400
+"""Boxes drawn; of more, as many from the beginning and from the end."""
+
+MOST_LANES = 48
+"""Stages drawn; of more, the first and the last half of so many."""
+
+WIDE = 100_000
+"""Units of the drawing's width."""
+
+GAP = 3_000
+"""Units of what is left out in the middle."""
+
+PARTED = 40
+"""Units of room between two boxes, at most."""
+
+LANE = 20
+"""Units of a lane's height."""
+
+OUTSIDE = ("TCP", "TCD", "TAD", "T_opt")
+"""Terms of the step time that the simulation does not draw."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A piece of the time axis: units ``x0`` to ``x1`` show seconds ``t0`` to ``t1``."""
+
+    x0: int
+    x1: int
+    t0: float
+    t1: float
+
+    def x(self, seconds: float) -> int:
+        """Place of a moment."""
+        share = (seconds - self.t0) / (self.t1 - self.t0) if self.t1 > self.t0 else 0.0
+        return round(self.x0 + (self.x1 - self.x0) * min(1.0, max(0.0, share)))
+
+
+class Box(NamedTuple):
+    """One pass: lane, kind, chunk and micro-batch by number, place and width in units."""
+
+    lane: int
+    kind: int
+    chunk: int
+    micro_batch: int
+    x: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A mark of the time axis, in percent."""
+
+    x: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    The drawing.
+
+    Parameters
+    ----------
+    lanes
+        Numbers of the stages, top to bottom; -1 where some are left out.
+    paths
+        One SVG path for each kind of pass.
+    data
+        What a hover needs: ``lanes``, ``chunks``, ``kinds``; of every lane the ``boxes``, four
+        numbers each (chunk and kind, micro-batch, place, width), and the ``seconds`` by chunk and
+        kind.
+    gap
+        Place and width of what is left out, in percent; none where nothing is.
+    """
+
+    lanes: tuple[int, ...]
+    height: int
+    paths: tuple[tuple[str, str], ...]
+    ticks: tuple[Tick, ...]
+    gap: tuple[float, float] | None
+    data: dict[str, object]
+    notes: tuple[str, ...]
+    lead: str
+
+
+def line(problem: Problem, plan: Plan, estimate: Estimate) -> Line | None:
+    """Draw a plan's pipeline; none where it cannot be simulated."""
+    simulated = run(problem, plan)
+    if simulated is None:
+        return None
+    lanes = _lanes(plan.pp)
+    row = {stage: i for i, stage in enumerate(lanes) if stage >= 0}
+    passes = sorted(
+        (one for one in simulated.passes if one.device in row and one.end > one.start),
+        key=lambda one: (one.start, one.device),
+    )
+    windows = _windows(passes, simulated.seconds)
+    boxes: list[Box] = [
+        box for one in passes if (box := _box(one, row[one.device], windows)) is not None
+    ]
+    drawn = [(kind, _path(boxes, i)) for i, kind in enumerate(KINDS)]
+    cut = len(windows) > 1
+    gap = (100 * windows[0].x1 / WIDE, 100 * GAP / WIDE) if cut else None
+    return Line(
+        lanes,
+        LANE * len(lanes),
+        tuple((kind, path) for kind, path in drawn if path),
+        tuple(_ticks(windows)),
+        gap,
+        _data(problem, plan, lanes, boxes),
+        tuple(_notes(problem, plan, estimate, simulated, windows)),
+        _lead(plan, estimate, simulated),
+    )
+
+
+def _lanes(stages: int) -> tuple[int, ...]:
+    """Choose the stages to draw."""
+    if stages <= MOST_LANES:
+        return tuple(range(stages))
+    half = MOST_LANES // 2
+    return (*range(half), -1, *range(stages - half, stages))
+
+
+def _windows(passes: list[Pass], seconds: float) -> list[Window]:
+    """Show the whole step, or as much of its beginning and end as there are boxes for."""
+    if len(passes) <= MOST_BOXES:
+        return [Window(0, WIDE, 0.0, seconds)]
+    half = MOST_BOXES // 2
+    first = float(passes[half].start)
+    ends = sorted(float(one.end) for one in passes)
+    last = ends[-half]
+    if last <= first:
+        return [Window(0, WIDE, 0.0, seconds)]
+    room = WIDE - GAP
+    middle = round(room * first / (first + seconds - last))
+    return [Window(0, middle, 0.0, first), Window(middle + GAP, WIDE, last, seconds)]
+
+
+def _box(one: Pass, lane: int, windows: list[Window]) -> Box | None:
+    """Place one pass; none where it lies in what is left out."""
+    start, end = float(one.start), float(one.end)
+    at = next((w for w in windows if start < w.t1 and end > w.t0), None)
+    if at is None:
+        return None
+    x0, x1 = at.x(start), at.x(end)
+    return Box(lane, list(KINDS).index(one.kind), one.chunk, one.micro_batch, x0, max(1, x1 - x0))
+
+
+def _path(boxes: list[Box], kind: int) -> str:
+    """Write the boxes of one kind as strokes, a little shorter than they are to part them."""
+    return "".join(
+        f"M{b.x} {b.lane * LANE + LANE // 2}h{max(1, b.width - min(PARTED, b.width // 8))}"
+        for b in boxes
+        if b.kind == kind
+    )
+
+
+def _data(
+    problem: Problem, plan: Plan, lanes: tuple[int, ...], boxes: list[Box]
+) -> dict[str, object]:
+    """Pack what a hover needs."""
+    times = chunk_passes(problem, plan)
+    split = plan.schedule in SPLIT
+    packed: list[list[int]] = [[] for _ in lanes]
+    for b in boxes:
+        packed[b.lane] += [b.chunk * len(KINDS) + b.kind, b.micro_batch, b.x, b.width]
+    seconds = [
+        [
+            float(f"{one:.3g}")
+            for forward, backward, weight in (times[stage] if stage >= 0 else [])
+            for one in (forward, backward if split else backward + weight, weight)
+        ]
+        for stage in lanes
+    ]
+    return {
+        "boxes": packed,
+        "chunks": plan.vpp,
+        "kinds": list(KINDS.values()),
+        "lanes": lanes,
+        "seconds": seconds,
+    }
+
+
+def _ticks(windows: list[Window]) -> list[Tick]:
+    """Mark round times, about eight over the whole width."""
+    shown = sum(window.t1 - window.t0 for window in windows)
+    if shown <= 0:
+        return []
+    raw = shown / 7
+    scale = 10.0 ** floor(log10(raw))
+    step = next(scale * n for n in (1, 2, 5, 10) if scale * n >= raw)
+    found = []
+    for window in windows:
+        number = -(-window.t0 // step) if window.t0 else 0.0
+        while number * step <= window.t1:
+            seconds = number * step
+            x = round(100 * window.x(seconds) / WIDE, 3)
+            if x <= 96:
+                found.append(Tick(x, seconds_text(float(f"{seconds:.6g}"))))
+            number += 1
+    return found
+
+
+def _lead(plan: Plan, estimate: Estimate, simulated: Run) -> str:
+    """Say how busy the pipeline is."""
+    busy = [0.0] * plan.pp
+    for one in simulated.passes:
+        busy[one.device] += float(one.end - one.start)
+    slowest = max(range(plan.pp), key=busy.__getitem__)
+    most, least = max(busy) / simulated.seconds, min(busy) / simulated.seconds
+    if plan.pp == 1:
+        return "One stage: micro-batch after micro-batch, nothing to wait for."
+    return (
+        f"Stage {slowest} works {most:.1%} of the time, the least busy stage {least:.1%}. "
+        "White is waiting."
+    )
+
+
+def _notes(
+    problem: Problem, plan: Plan, estimate: Estimate, simulated: Run, windows: list[Window]
+) -> list[str]:
+    """Say what is drawn, what is not, and how it compares with the price."""
+    more = sum(estimate.terms[name] for name in OUTSIDE)
+    notes = []
+    if simulated.micro_batches < simulated.of:
+        longest = max(sum(map(sum, stage)) for stage in chunk_passes(problem, plan))
+        notes.append(
+            f"Simulated with {simulated.micro_batches:,} of {simulated.of:,} micro-batches: each "
+            f"further one repeats the steady pattern and takes about {seconds_text(longest)}."
+        )
+    else:
+        priced = estimate.step_seconds - more
+        notes.append(
+            f"The simulation takes {seconds_text(simulated.seconds)}; the price of the same "
+            f"passes in the step time is {seconds_text(priced)}, never less."
+        )
+    if len(windows) > 1:
+        left = windows[1].t0 - windows[0].t1
+        notes.append(
+            f"Left out in the middle: {seconds_text(left)}, in which the pattern repeats. "
+            "optplan report --trace writes every pass that was simulated."
+        )
+    if plan.pp > MOST_LANES:
+        notes.append(f"Left out: {plan.pp - MOST_LANES} stages in the middle.")
+    notes.append(
+        "Not drawn: transfers between stages, exchange of gradients and the optimizer's step, "
+        f"{seconds_text(more)} together (TCP, TCD, TAD, T_opt)."
+    )
+    return notes
