@@ -95,7 +95,7 @@ def placement(problem: Problem, plan: Plan) -> Placement:
         nodes,
         tuple((kind, KINDS[kind]) for kind in used),
         f"Ranks are numbered node by node; groups nest from the inside out: {inner}.",
-        _note(problem, drawn),
+        _note(problem, plan, drawn),
         _links(problem, plan),
         _stages(problem, plan) if plan.pp > 1 else None,
         _lead(problem, plan),
@@ -141,17 +141,19 @@ def _groups(plan: Plan, rank: int, used: list[str]) -> dict[str, int]:
     return found
 
 
-def _note(problem: Problem, drawn: int) -> str:
+def _note(problem: Problem, plan: Plan, drawn: int) -> str:
     """Say what the drawing leaves out, and how it goes on."""
     nodes, per = problem.cluster.nodes, problem.cluster.devices_per_node
     if per > MOST_DEVICES:
         return f"Drawn: the first {MOST_DEVICES} of {per:,} devices of the first node."
     if drawn == nodes:
         return ""
-    return (
-        f"Drawn: the first {drawn} of {nodes:,} nodes. The others follow the same order; the "
-        "table of stages says which ranks each one has."
-    )
+    text = f"Drawn: the first {drawn} of {nodes:,} nodes. The others follow the same order"
+    width = plan.tp * plan.cp * plan.dp
+    if plan.order != "data_inside" or plan.pp == 1 or width % per:
+        return f"{text}; the table of stages says which ranks each one has."
+    each = width // per
+    return f"{text}: each stage fills {each:,} whole nodes, stage k from node {each:,} k on."
 
 
 def _links(problem: Problem, plan: Plan) -> Table:

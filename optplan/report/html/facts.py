@@ -38,7 +38,7 @@ class Figure:
 def heading(problem: Problem) -> str:
     """Name the job and the machine."""
     return (
-        f"{problem.workload.architecture.name} on {problem.devices:,} x "
+        f"{problem.workload.architecture.name} on {problem.devices:,} \u00d7 "
         f"{problem.cluster.accelerator.name}"
     )
 

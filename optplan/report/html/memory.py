@@ -12,7 +12,7 @@ from optplan.report.html.tables import Cell, Column, Table
 MOST_BARS = 40
 """Stages drawn; of more, the ends and the fullest."""
 
-MOST_ROWS = 256
+MOST_ROWS = 64
 """Stages in the tables; of more, the ends and the fullest."""
 
 
@@ -107,6 +107,34 @@ def _bar(estimate: Estimate, use: StageUse, scale: float) -> Bar:
     )
 
 
+def moments(estimate: Estimate) -> Picture:
+    """Draw the fullest stage, phase by phase, against what the reserve leaves of a device."""
+    memory = estimate.memory
+    use = memory.stages[memory.binding_stage]
+    room = memory.capacity_bytes - use.parts["reserve"]
+    scale = 100.0 / max(room, 1, *use.phases.values())
+    bars = tuple(
+        Bar(
+            phase,
+            f"{bytes_text(use.phases[phase])} \u00b7 {use.phases[phase] / max(room, 1):.0%}",
+            phase == fullest(use),
+            use.phases[phase] > room,
+            (
+                Segment(
+                    "phase",
+                    0.0,
+                    round(use.phases[phase] * scale, 3),
+                    f"{words.PHASES[phase]}: {bytes_text(use.phases[phase])} allocated",
+                ),
+            ),
+        )
+        for phase in PHASES
+    )
+    legend = tuple((phase, words.PHASES[phase]) for phase in PHASES)
+    mark = f"room {bytes_text(room)}"
+    return Picture(bars, legend, round(room * scale, 3), mark)
+
+
 def by_part(estimate: Estimate) -> Table:
     """List every stage, part by part."""
     memory = estimate.memory
@@ -156,7 +184,7 @@ def by_phase(estimate: Estimate) -> Table:
         rows.append(
             (
                 _stage(estimate, use),
-                *(_bytes(use.phases[p], bar=use.phases[p] / room) for p in PHASES),
+                *(_bytes(use.phases[p], bar=use.phases[p] / max(room, 1)) for p in PHASES),
                 Cell(when, tip=words.PHASES[when]),
             )
         )

@@ -15,6 +15,9 @@ from optplan.report.models import goal_text
 from optplan.result import Alternative, Evaluation, Reason, Result, WayOut
 from optplan.size import Fewest, Sizing
 
+MOST_PLANS = 40
+"""Next-best plans shown."""
+
 DEGREES = ("cp", "ep", "etp", "vpp")
 """Degrees shown only where some plan uses them."""
 
@@ -48,7 +51,7 @@ def alternatives(result: Result) -> Distances | None:
         peak_bytes=result.estimate.memory.peak_bytes,
         behind=0.0,
     )
-    plans = [best, *result.alternatives]
+    plans = [best, *result.alternatives[:MOST_PLANS]]
     more = [n for n in DEGREES if any(getattr(one.plan, n) > 1 for one in plans)]
     worst = max(one.behind for one in plans) or 1.0
     heads = [Column(name, True) for name in ("tp", "pp", "dp", *more)]
@@ -67,7 +70,10 @@ def alternatives(result: Result) -> Distances | None:
     ]
     rows = tuple(_alternative(one, i, more, error, worst) for i, one in enumerate(plans))
     batch = f"{result.plan.global_batch:,}"
-    table = Table(f"Best and next-best plans at global batch {batch}", tuple(heads), rows)
+    title = f"Best and next-best plans at global batch {batch}"
+    if len(result.alternatives) > MOST_PLANS:
+        title += f", the first {MOST_PLANS} of {len(result.alternatives):,}"
+    table = Table(title, tuple(heads), rows)
     return Distances(table, _distance(result, error), "" if error is None else f"{error:.1%}")
 
 

@@ -19,6 +19,7 @@ from optplan.report.html.facts import Figure
 from optplan.report.html.launch import launch_text
 from optplan.report.html.render import render
 from optplan.report.html.words import KINDS
+from optplan.report.models import goal_text
 from optplan.result import Evaluation, Reply, Result
 from optplan.size import Sizing
 
@@ -41,6 +42,7 @@ class Head:
     chips: list[tuple[str, str]] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
+    says: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def head(result: Result) -> Head:
             [],
             [standing],
             result.warnings,
+            tuple(_clash(result)),
         )
     time, busy, full = facts.figures(problem, result.estimate)
     first = Figure(time.label, time.value, f"{time.note}, MFU {busy.value}")
@@ -107,12 +110,21 @@ def head(result: Result) -> Head:
     )
 
 
+def _clash(result: Result) -> Iterator[tuple[str, str]]:
+    """Say on the first screen what clashes, and the first way out."""
+    for one in result.explanation.core:
+        yield f"{one.rule}:", f"{one.sentence}{': ' if one.text else ''}{one.text}"
+    for way in result.explanation.ways_out[:1]:
+        yield "A way out:", f"{way.change}; then a step takes {seconds_text(way.step_seconds)}"
+
+
 def _error(problem: Problem) -> Figure:
     """Give the error of the prices on real hardware."""
     held, name = problem.accuracy.held_out, problem.calibration.name
     if held is None:
         return Figure("On hardware", "Error unknown", f"calibration {name}, not measured")
-    return Figure("On hardware", f"{held:.1%} off", f"mean, on runs left out of {name}")
+    note = f"mean error on runs not fitted; calibration {name}"
+    return Figure("On hardware", f"{held:.1%} off", note)
 
 
 def _result(result: Result) -> Iterator[Section]:
@@ -150,12 +162,12 @@ def _of_plan(
     problem: Problem, plan: Plan, estimate: Estimate, behind: dict[str, float] | None = None
 ) -> Iterator[Section]:
     """List the sections that any priced plan has."""
-    product = f"{plan.tp} x {plan.pp} x {plan.dp}" + (f" x {plan.cp}" if plan.cp > 1 else "")
-    names = "tp x pp x dp" + (" x cp" if plan.cp > 1 else "")
+    degrees = ("tp", "pp", "dp", "cp") if plan.cp > 1 else ("tp", "pp", "dp")
+    product = " \u00d7 ".join(f"{name} {getattr(plan, name):,}" for name in degrees)
     yield Section(
         "plan",
         "The plan",
-        f"{product} = {plan.devices:,} devices in use ({names}) of {problem.devices:,}.",
+        f"{product} = {plan.devices:,} of {problem.devices:,} devices.",
         "_plan.html.j2",
         {"choices": facts.choices(problem, plan)},
     )
@@ -173,6 +185,7 @@ def _of_plan(
         "_memory.html.j2",
         {
             "picture": memory.picture(estimate),
+            "moments": memory.moments(estimate),
             "by_part": memory.by_part(estimate),
             "by_phase": memory.by_phase(estimate),
             "note": memory.note(estimate),
@@ -180,7 +193,8 @@ def _of_plan(
     )
     line = timeline.line(problem, plan, estimate)
     if line is not None:
-        data = {"line": line, "kinds": KINDS, "lead": line.lead}
+        numbers = {kind: i for i, kind in enumerate(KINDS)}
+        data = {"line": line, "kinds": KINDS, "numbers": numbers, "lead": line.lead}
         yield Section("timeline", "Time line", line.lead, "_timeline.html.j2", data)
     place = cluster.placement(problem, plan)
     data = {"placement": place}
@@ -375,7 +389,7 @@ def _comparison_head(comparison: Comparison) -> Head:
     if done:
         fastest = min(done, key=lambda row: row.seconds)
         figures.append(
-            Figure("Optimum", others.goal_text(done[0].goal, comparison.unit), "in the goal's unit")
+            Figure("Optimum", goal_text(done[0].goal, comparison.unit), "in the goal's unit")
         )
         figures.append(Figure("Fastest", fastest.engine, f"in {seconds_text(fastest.seconds)}"))
     sub = others.agreement(comparison)

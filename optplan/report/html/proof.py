@@ -18,7 +18,8 @@ def status(result: Result) -> tuple[str, str, str]:
             return "No plan exists", "proved; the clash is below", "bad"
         return "Nothing found", ENDED.get(result.status.termination, ""), "bad"
     if result.status.holding == "optimal":
-        return "Proven optimal", f"in the model, {within}", "good"
+        every = f"{result.certificate.points:,}"
+        return "Proven optimal", f"of {every} layouts none is better; {within}", "good"
     why = ENDED.get(result.status.termination, result.status.termination)
     return "Best so far", f"{why}, {within}", ""
 
@@ -132,9 +133,14 @@ def record(result: Result) -> Table:
     return Table("The certificate", columns("what", "value"), shown, sortable=False)
 
 
+MOST_FINDINGS = 120
+"""Rules shown that hold; those that are broken are all shown."""
+
+
 def verdict(found: Verdict) -> Table:
     """List what every rule said of the plan."""
     texts = {rule.name: rule.sentence for rule in rules()}
+    kept = list(found.kept.items())[:MOST_FINDINGS]
     rows = [
         cells(
             Cell(name, tone="code"),
@@ -142,8 +148,10 @@ def verdict(found: Verdict) -> Table:
             text,
             Cell(texts.get(name.split("[")[0], ""), tone="dim"),
         )
-        for word, tone, group in (("broken", "bad", found.broken), ("holds", "", found.kept))
-        for name, text in group.items()
+        for word, tone, group in (("broken", "bad", found.broken.items()), ("holds", "", kept))
+        for name, text in group
     ]
     heads = columns("rule", "verdict", "numbers", "what it demands")
-    return Table("What every rule says of the plan", heads, tuple(rows))
+    title, left = "What every rule says of the plan", len(found.kept) - len(kept)
+    title += f"; {left} more that hold are not shown" if left else ""
+    return Table(title, heads, tuple(rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import floor, log10
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ from optplan.models.units import seconds_text
 from optplan.report.html.pipeline import Run, run
 from optplan.report.html.words import KINDS
 
-MOST_BOXES = 2400
-"""Boxes drawn; of more, as many from the beginning and from the end."""
+MOST_BOXES = 3600
+"""Boxes drawn; of more, as many each from the beginning, the middle and the end."""
 
 MOST_LANES = 48
 """Stages drawn; of more, the first and the last half of so many."""
@@ -25,8 +26,11 @@ MOST_LANES = 48
 WIDE = 100_000
 """Units of the drawing's width."""
 
-GAP = 3_000
-"""Units of what is left out in the middle."""
+GAP = 2_000
+"""Units of what is left out between two windows."""
+
+APART = 9.0
+"""Percent of the width between two ticks, at least."""
 
 PARTED = 40
 """Units of room between two boxes, at most."""
@@ -84,18 +88,18 @@ class Line:
     paths
         One SVG path for each kind of pass.
     data
-        What a hover needs: ``lanes``, ``chunks``, ``kinds``; of every lane the ``boxes``, four
-        numbers each (chunk and kind, micro-batch, place, width), and the ``seconds`` by chunk and
-        kind.
-    gap
-        Place and width of what is left out, in percent; none where nothing is.
+        What a hover needs beyond the paths: ``lanes``, ``chunks``, ``kinds``; of every lane and
+        kind the ``order`` of its boxes (chunk times ``most`` and micro-batch), and the ``seconds``
+        by chunk and kind.
+    gaps
+        Place and width of what is left out, in percent.
     """
 
     lanes: tuple[int, ...]
     height: int
     paths: tuple[tuple[str, str], ...]
     ticks: tuple[Tick, ...]
-    gap: tuple[float, float] | None
+    gaps: tuple[tuple[float, float], ...]
     data: dict[str, object]
     notes: tuple[str, ...]
     lead: str
@@ -117,14 +121,16 @@ def line(problem: Problem, plan: Plan, estimate: Estimate) -> Line | None:
         box for one in passes if (box := _box(one, row[one.device], windows)) is not None
     ]
     drawn = [(kind, _path(boxes, i)) for i, kind in enumerate(KINDS)]
-    cut = len(windows) > 1
-    gap = (100 * windows[0].x1 / WIDE, 100 * GAP / WIDE) if cut else None
+    gaps = tuple(
+        (round(100 * left.x1 / WIDE, 3), round(100 * (right.x0 - left.x1) / WIDE, 3))
+        for left, right in pairwise(windows)
+    )
     return Line(
         lanes,
         LANE * len(lanes),
         tuple((kind, path) for kind, path in drawn if path),
         tuple(_ticks(windows)),
-        gap,
+        gaps,
         _data(problem, plan, lanes, boxes),
         tuple(_notes(problem, plan, estimate, simulated, windows)),
         _lead(plan, estimate, simulated),
@@ -140,18 +146,28 @@ def _lanes(stages: int) -> tuple[int, ...]:
 
 
 def _windows(passes: list[Pass], seconds: float) -> list[Window]:
-    """Show the whole step, or as much of its beginning and end as there are boxes for."""
+    """Show the whole step, or as much of its beginning, middle and end as there are boxes for."""
+    whole = [Window(0, WIDE, 0.0, seconds)]
     if len(passes) <= MOST_BOXES:
-        return [Window(0, WIDE, 0.0, seconds)]
-    half = MOST_BOXES // 2
-    first = float(passes[half].start)
-    ends = sorted(float(one.end) for one in passes)
-    last = ends[-half]
-    if last <= first:
-        return [Window(0, WIDE, 0.0, seconds)]
-    room = WIDE - GAP
-    middle = round(room * first / (first + seconds - last))
-    return [Window(0, middle, 0.0, first), Window(middle + GAP, WIDE, last, seconds)]
+        return whole
+    some = MOST_BOXES // 3
+    starts, ends = [float(one.start) for one in passes], sorted(float(one.end) for one in passes)
+    half = len(passes) // 2
+    shown = [
+        (0.0, starts[some]),
+        (starts[half - some // 2], starts[half + some // 2]),
+        (ends[-some], seconds),
+    ]
+    if any(left >= right for (_, left), (right, _) in pairwise(shown)):
+        return whole
+    room = (WIDE - 2 * GAP) / sum(t1 - t0 for t0, t1 in shown)
+    found: list[Window] = []
+    x = 0
+    for t0, t1 in shown:
+        wide = round(room * (t1 - t0))
+        found.append(Window(x, x + wide, t0, t1))
+        x += wide + GAP
+    return found
 
 
 def _box(one: Pass, lane: int, windows: list[Window]) -> Box | None:
@@ -179,9 +195,10 @@ def _data(
     """Pack what a hover needs."""
     times = chunk_passes(problem, plan)
     split = plan.schedule in SPLIT
-    packed: list[list[int]] = [[] for _ in lanes]
+    most = plan.micro_batches
+    order: list[list[list[int]]] = [[[] for _ in KINDS] for _ in lanes]
     for b in boxes:
-        packed[b.lane] += [b.chunk * len(KINDS) + b.kind, b.micro_batch, b.x, b.width]
+        order[b.lane][b.kind].append(b.chunk * most + b.micro_batch)
     seconds = [
         [
             float(f"{one:.3g}")
@@ -191,7 +208,8 @@ def _data(
         for stage in lanes
     ]
     return {
-        "boxes": packed,
+        "order": order,
+        "most": most,
         "chunks": plan.vpp,
         "kinds": list(KINDS.values()),
         "lanes": lanes,
@@ -207,13 +225,13 @@ def _ticks(windows: list[Window]) -> list[Tick]:
     raw = shown / 7
     scale = 10.0 ** floor(log10(raw))
     step = next(scale * n for n in (1, 2, 5, 10) if scale * n >= raw)
-    found = []
+    found: list[Tick] = []
     for window in windows:
         number = -(-window.t0 // step) if window.t0 else 0.0
         while number * step <= window.t1:
             seconds = number * step
             x = round(100 * window.x(seconds) / WIDE, 3)
-            if x <= 96:
+            if x <= 92 and (not found or x - found[-1].x >= APART):
                 found.append(Tick(x, seconds_text(float(f"{seconds:.6g}"))))
             number += 1
     return found
@@ -230,7 +248,7 @@ def _lead(plan: Plan, estimate: Estimate, simulated: Run) -> str:
         return "One stage: micro-batch after micro-batch, nothing to wait for."
     return (
         f"Stage {slowest} works {most:.1%} of the time, the least busy stage {least:.1%}. "
-        "White is waiting."
+        "Where a lane is empty, the stage waits."
     )
 
 
@@ -250,13 +268,14 @@ def _notes(
         priced = estimate.step_seconds - more
         notes.append(
             f"The simulation takes {seconds_text(simulated.seconds)}; the price of the same "
-            f"passes in the step time is {seconds_text(priced)}, never less."
+            f"passes in the step time is {seconds_text(priced)}."
         )
     if len(windows) > 1:
-        left = windows[1].t0 - windows[0].t1
+        left = sum(right.t0 - before.t1 for before, right in pairwise(windows))
         notes.append(
-            f"Left out in the middle: {seconds_text(left)}, in which the pattern repeats. "
-            "optplan report --trace writes every pass that was simulated."
+            f"Shown are beginning, middle and end. Left out between them (hatched): "
+            f"{seconds_text(left)}, in which the pattern repeats. optplan report --trace writes "
+            "every pass that was simulated."
         )
     if plan.pp > MOST_LANES:
         notes.append(f"Left out: {plan.pp - MOST_LANES} stages in the middle.")

@@ -37,7 +37,7 @@ PARTS = {
 
 PHASES = {
     "start": "before the first micro-batch",
-    "forward": "end of the forward passes it holds",
+    "forward": "at the end of the forward passes it holds",
     "backward": "in a backward pass, with logits or a block computed again",
     "step": "in the optimizer's step, when no activation is held",
 }
