@@ -302,6 +302,11 @@ def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Che
     yield _check("bound's count", fell, f"{outcome.removed_by_bound:,} points fall to the bound")
 
 
+def alike(left: Record, right: Record) -> bool:
+    """Tell whether two records hold the same values, floats within rounding."""
+    return _same(_plain(left), _plain(right))
+
+
 def _plain(record: Record | None) -> object:
     """Turn a record into plain JSON values."""
     return None if record is None else record.model_dump(mode="json")

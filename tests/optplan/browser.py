@@ -122,9 +122,8 @@ class Browser:
         said = []
         for event in self.events:
             method, told = event.get("method"), event.get("params", {})
-            if method == "Runtime.exceptionThrown":
-                said.append(json.dumps(told))
-            elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning"):
+            loud = method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning")
+            if loud or method in ("Runtime.exceptionThrown", "Page.javascriptDialogOpening"):
                 said.append(json.dumps(told))
             elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
                 said.append(told["entry"]["text"])

@@ -9,11 +9,8 @@ from optplan.models.units import bytes_text
 from optplan.report.html import words
 from optplan.report.html.tables import Cell, Column, Table
 
-MOST_BARS = 40
-"""Stages drawn; of more, the ends and the fullest."""
-
-MOST_ROWS = 64
-"""Stages in the tables; of more, the ends and the fullest."""
+MOST_STAGES = 40
+"""Stages drawn and listed; of more, the ends and the fullest."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Picture:
     mark: str
 
 
-def shown(estimate: Estimate, most: int) -> list[StageUse | None]:
+def shown(estimate: Estimate, most: int = MOST_STAGES) -> list[StageUse | None]:
     """Choose the stages to show; none stands for those left out in between."""
     stages = estimate.memory.stages
     if len(stages) <= most:
@@ -78,7 +75,7 @@ def picture(estimate: Estimate) -> Picture:
     scale = 100.0 / max(memory.capacity_bytes, memory.peak_bytes)
     bars = tuple(
         Bar("...", "", False, False) if use is None else _bar(estimate, use, scale)
-        for use in shown(estimate, MOST_BARS)
+        for use in shown(estimate)
     )
     used = [part for part in PARTS if any(use.parts[part] for use in memory.stages)]
     legend = tuple((part, words.PARTS[part]) for part in used)
@@ -148,7 +145,7 @@ def by_part(estimate: Estimate) -> Table:
         Column("filled", True, "peak over the memory of the device"),
     )
     rows = []
-    for use in shown(estimate, MOST_ROWS):
+    for use in shown(estimate):
         if use is None:
             continue
         filled = use.peak_bytes / memory.capacity_bytes
@@ -176,7 +173,7 @@ def by_phase(estimate: Estimate) -> Table:
         Column("fullest at"),
     )
     rows = []
-    for use in shown(estimate, MOST_ROWS):
+    for use in shown(estimate):
         if use is None:
             continue
         room = memory.capacity_bytes - use.parts["reserve"]
@@ -216,8 +213,8 @@ def lead(estimate: Estimate) -> str:
 def note(estimate: Estimate) -> str:
     """Say what the drawing leaves out."""
     stages = estimate.memory.stages
-    left = len(stages) - sum(use is not None for use in shown(estimate, MOST_BARS))
-    return f"{left} of {len(stages)} stages in the middle are not drawn." if left else ""
+    left = len(stages) - sum(use is not None for use in shown(estimate))
+    return f"{left} of {len(stages)} stages in the middle are left out." if left else ""
 
 
 def _stage(estimate: Estimate, use: StageUse) -> Cell:

@@ -196,6 +196,10 @@ def _of_plan(
         numbers = {kind: i for i, kind in enumerate(KINDS)}
         data = {"line": line, "kinds": KINDS, "numbers": numbers, "lead": line.lead}
         yield Section("timeline", "Time line", line.lead, "_timeline.html.j2", data)
+    else:
+        why = timeline.why_none(plan)
+        data = {"tables": [], "texts": []}
+        yield Section("timeline", "Time line", why, "_tables.html.j2", data)
     place = cluster.placement(problem, plan)
     data = {"placement": place}
     yield Section("devices", "Where devices sit", place.lead, "_cluster.html.j2", data)

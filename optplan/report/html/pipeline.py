@@ -13,8 +13,8 @@ from optplan.models.spec.problem import Problem
 MOST_PASSES = 100_000
 """Passes simulated; of a longer step, fewer micro-batches are."""
 
-LEAST_ROUNDS = 4
-"""Micro-batches simulated at least, in multiples of the stages, so that every phase is seen."""
+LEAST_ROUNDS = 2
+"""Micro-batches simulated at least, in multiples of the stages, so that it fills and drains."""
 
 
 @dataclass(frozen=True)

@@ -140,13 +140,17 @@ MOST_FINDINGS = 120
 def verdict(found: Verdict) -> Table:
     """List what every rule said of the plan."""
     texts = {rule.name: rule.sentence for rule in rules()}
+
+    def once(name: str) -> Cell:  # of rules that are asked of every stage
+        return Cell(texts.pop(name.split("[")[0], ""), tone="dim")
+
     kept = list(found.kept.items())[:MOST_FINDINGS]
     rows = [
         cells(
             Cell(name, tone="code"),
             Cell(word, tone=tone),
             text,
-            Cell(texts.get(name.split("[")[0], ""), tone="dim"),
+            once(name),
         )
         for word, tone, group in (("broken", "bad", found.broken.items()), ("holds", "", kept))
         for name, text in group

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from optplan.compare import Comparison
@@ -14,7 +13,7 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.result import FORMAT, Evaluation, Reply, Result
 from optplan.size import Sizing
-from optplan.verify import EQUAL, as_record, read_json
+from optplan.verify import alike, as_record, read_json
 
 TAKES = "the JSON that optplan solve, explain, evaluate, size or compare writes with --json"
 """What a page is made from."""
@@ -98,12 +97,12 @@ def _sealed(result: Result, place: str, path: str) -> None:
 def _priced(problem: Problem, plan: Plan, told: Estimate, place: str, path: str) -> None:
     """Price a plan anew and compare."""
     own = estimate(problem, plan)
-    same = math.isclose(own.step_seconds, told.step_seconds, rel_tol=EQUAL)
-    if same and own.memory.peak_bytes == told.memory.peak_bytes:
+    if alike(own, told):
         return
     problem_ = (
-        f"priced anew the plan takes {own.step_seconds:.9g} s and {own.memory.peak_bytes} bytes, "
-        f"the file says {told.step_seconds:.9g} s and {told.memory.peak_bytes} bytes"
+        f"priced anew the plan takes {own.step_seconds:.9g} s and {own.memory.peak_bytes} bytes; "
+        f"the file says {told.step_seconds:.9g} s and {told.memory.peak_bytes} bytes, or differs "
+        "in a term or a stage"
     )
     remedy = "it was changed, or is of another version of optplan; solve again"
     raise InputError([Fault(place, f"{path}estimate", problem_, remedy)])

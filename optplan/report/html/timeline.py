@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from optplan.models.cost.estimate import chunk_passes
 from optplan.models.cost.price import Estimate
-from optplan.models.cost.schedule import SPLIT
+from optplan.models.cost.schedule import SPLIT, allowed
 from optplan.models.cost.simulation import Pass
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -17,7 +17,7 @@ from optplan.models.units import seconds_text
 from optplan.report.html.pipeline import Run, run
 from optplan.report.html.words import KINDS
 
-MOST_BOXES = 3600
+MOST_BOXES = 3000
 """Boxes drawn; of more, as many each from the beginning, the middle and the end."""
 
 MOST_LANES = 48
@@ -134,6 +134,16 @@ def line(problem: Problem, plan: Plan, estimate: Estimate) -> Line | None:
         _data(problem, plan, lanes, boxes),
         tuple(_notes(problem, plan, estimate, simulated, windows)),
         _lead(plan, estimate, simulated),
+    )
+
+
+def why_none(plan: Plan) -> str:
+    """Say why there is no drawing."""
+    if allowed(plan.schedule, plan.pp, plan.vpp, plan.micro_batches):
+        return f"Not drawn: {plan.pp:,} stages are too many to simulate pass by pass."
+    return (
+        f"Not drawn: {plan.schedule} does not run {plan.micro_batches:,} micro-batches on "
+        f"{plan.pp:,} stages with {plan.vpp:,} chunks each."
     )
 
 
