@@ -38,9 +38,6 @@ PARTED = 40
 LANE = 20
 """Units of a lane's height."""
 
-OUTSIDE = ("TCP", "TCD", "TAD", "T_opt")
-"""Terms of the step time that the simulation does not draw."""
-
 
 @dataclass(frozen=True)
 class Window:
@@ -132,7 +129,7 @@ def line(problem: Problem, plan: Plan, estimate: Estimate) -> Line | None:
         tuple(_ticks(windows)),
         gaps,
         _data(problem, plan, lanes, boxes),
-        tuple(_notes(problem, plan, estimate, simulated, windows)),
+        tuple(_notes(plan, estimate, simulated, windows)),
         _lead(plan, estimate, simulated),
     )
 
@@ -262,20 +259,29 @@ def _lead(plan: Plan, estimate: Estimate, simulated: Run) -> str:
     )
 
 
-def _notes(
-    problem: Problem, plan: Plan, estimate: Estimate, simulated: Run, windows: list[Window]
-) -> list[str]:
+def priced_seconds(plan: Plan, estimate: Estimate) -> float:
+    """
+    Price of the passes alone: those of the slowest stage, and the bubble.
+
+    What a micro-batch exchanges of weights (ZeRO 2 and 3) is inside; transfers between stages and
+    what comes once a step are not.
+    """
+    slowest = max(use.micro_batch_seconds for use in estimate.memory.stages)
+    return plan.micro_batches * slowest + estimate.terms["TB"]
+
+
+def _notes(plan: Plan, estimate: Estimate, simulated: Run, windows: list[Window]) -> list[str]:
     """Say what is drawn, what is not, and how it compares with the price."""
-    more = sum(estimate.terms[name] for name in OUTSIDE)
+    priced = priced_seconds(plan, estimate)
+    more = max(0.0, estimate.step_seconds - priced)
     notes = []
     if simulated.micro_batches < simulated.of:
-        longest = max(sum(map(sum, stage)) for stage in chunk_passes(problem, plan))
+        longest = max(use.micro_batch_seconds for use in estimate.memory.stages)
         notes.append(
             f"Simulated with {simulated.micro_batches:,} of {simulated.of:,} micro-batches: each "
             f"further one repeats the steady pattern and takes about {seconds_text(longest)}."
         )
     else:
-        priced = estimate.step_seconds - more
         notes.append(
             f"The simulation takes {seconds_text(simulated.seconds)}; the price of the same "
             f"passes in the step time is {seconds_text(priced)}."
@@ -290,7 +296,7 @@ def _notes(
     if plan.pp > MOST_LANES:
         notes.append(f"Left out: {plan.pp - MOST_LANES} stages in the middle.")
     notes.append(
-        "Not drawn: transfers between stages, exchange of gradients and the optimizer's step, "
-        f"{seconds_text(more)} together (TCP, TCD, TAD, T_opt)."
+        "Not drawn: transfers between stages (TCP) and what comes once a step, the exchange of "
+        f"gradients (TCD, TAD) and the optimizer (T_opt); {seconds_text(more)} together."
     )
     return notes
