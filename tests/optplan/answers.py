@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import optplan
@@ -157,3 +158,10 @@ def planned(problem: Problem, plan: Plan) -> Result:
         }
     )
     return made.sealed()
+
+
+def written(folder: Path, answer: Reply, name: str = "plan.json") -> Path:
+    """A file of an answer."""
+    path = folder / name
+    path.write_text(answer.to_json(), encoding="utf-8")
+    return path

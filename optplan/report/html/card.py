@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from optplan.report.html.page import head
 from optplan.report.html.render import render
+from optplan.report.html.solved import head
 from optplan.result import Result
 
 

@@ -11,7 +11,7 @@ from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import ORDERS
 from optplan.models.units import show
 from optplan.report.html.ranks import coordinates, stage_ranks
-from optplan.report.html.tables import Cell, Table, cells, columns
+from optplan.report.html.tables import Cell, Column, Table, cells, columns
 
 MOST_DEVICES = 128
 """Devices drawn, in whole nodes; at least one node, or its first so many devices."""
@@ -183,7 +183,12 @@ def _links(problem: Problem, plan: Plan) -> Table:
         where = [inner] * (far_hops < plan.pp - 1) + [outer] * (far_hops > 0)
         text = f"{far_hops} of {plan.pp - 1} boundaries between nodes: {' + '.join(where)}"
         rows.append(cells("pipeline", _number(plan.pp), Cell("-"), text))
-    heads = columns("group", "members", "in one node", "speaks over", right=("members",))
+    heads = (
+        Column("group"),
+        Column("members", True, told=True),
+        Column("in one node", told=True),
+        Column("speaks over", told=True),
+    )
     return Table("Groups and their links", heads, tuple(rows), sortable=False)
 
 

@@ -161,8 +161,10 @@ def worth(found: Iterable[Worth]) -> Table:
         "layout then",
         right=("step", "tokens/s/device", "saved a sequence"),
     )
+    every = tuple(found)
+    most = max((one.saved or 0.0 for one in every), default=0.0) or 1.0
     rows = []
-    for one in found:
+    for one in every:
         if one.plan is None or one.step_seconds is None or one.saved is None:
             rows.append(cells(one.change, "", "", Cell("not settled", -1.0), ""))
             continue
@@ -173,45 +175,37 @@ def worth(found: Iterable[Worth]) -> Table:
                 one.change,
                 Cell(seconds_text(one.step_seconds), one.step_seconds),
                 Cell(f"{rate:,.0f}", rate),
-                Cell(saved, one.saved, bar=max(0.0, min(1.0, one.saved))),
+                Cell(saved, one.saved, bar=max(0.0, one.saved) / most),
                 Cell(short(one.plan) if one.binds else "", tone="dim"),
             )
         )
     return Table("What one change would buy, each one solved", heads, tuple(rows))
 
 
-def against(evaluation: Evaluation) -> Table | None:
-    """Set an evaluated plan beside the best one of the same spec, choice by choice."""
+def against(evaluation: Evaluation) -> tuple[Table, str] | None:
+    """Set an evaluated plan beside the best one of the same spec: what differs, and what not."""
     if evaluation.optimum is None:
         return None
     here, best = evaluation.plan, evaluation.optimum.plan
+    differ = [n for n in Plan.model_fields if getattr(here, n) != getattr(best, n)]
+    if not any((*here.recomputed_layers_per_stage, *best.recomputed_layers_per_stage)):
+        differ = [name for name in differ if name != "recomputed_layers_per_stage"]
     rows = [
-        cells(
-            Cell(name, tone="code"),
-            _value(here, name),
-            _value(best, name),
-            "" if getattr(here, name) == getattr(best, name) else "differs",
-        )
-        for name in Plan.model_fields
+        cells(Cell(name, tone="code"), _value(here, name), _value(best, name)) for name in differ
     ]
-    rows.append(
-        cells(
-            "step",
-            seconds_text(evaluation.estimate.step_seconds),
-            seconds_text(evaluation.optimum.step_seconds),
-            "" if evaluation.behind is None else f"{evaluation.behind:+.2%}",
-        )
-    )
-    rows.append(
-        cells(
-            "peak memory",
-            bytes_text(evaluation.estimate.memory.peak_bytes),
-            bytes_text(evaluation.optimum.peak_bytes),
-            "",
-        )
-    )
-    heads = columns("choice", "this plan", "best plan", "")
-    return Table("This plan beside the best one", heads, tuple(rows), sortable=False)
+    mine, its = evaluation.estimate, evaluation.optimum
+    rows += [
+        cells("step time", seconds_text(mine.step_seconds), seconds_text(its.step_seconds)),
+        cells("peak memory", bytes_text(mine.memory.peak_bytes), bytes_text(its.peak_bytes)),
+    ]
+    same = [
+        f"{name} {_value(here, name)}"
+        for name in Plan.model_fields
+        if name not in differ and not name.endswith("_per_stage")
+    ]
+    heads = (Column("choice"), Column("this plan", told=True), Column("best plan", told=True))
+    table = Table("What differs from the best plan", heads, tuple(rows), sortable=False)
+    return table, f"The same in both: {', '.join(same)}."
 
 
 def _value(plan: Plan, name: str) -> str:
@@ -261,25 +255,42 @@ def _size(one: Fewest) -> tuple[Cell, ...]:
 
 def engines(comparison: Comparison) -> Table:
     """List the engines side by side."""
-    numbers = ("optimum", "bound", "gap", "time", "ratio", "nodes", "layouts priced")
-    heads = columns("engine", *numbers, "ended", "layout", "versions", right=numbers)
+    unit = "" if comparison.unit in ("", "bytes") else f", {comparison.unit}"
+    goals = (f"optimum{unit}", f"bound{unit}")
+    numbers = (*goals, "gap", "time", "ratio", "nodes", "layouts priced")
+    heads = columns("engine", *numbers, "ended", right=numbers)
     rows = tuple(
         cells(
             row.engine,
-            Cell(goal_text(row.goal, comparison.unit), row.goal),
-            Cell(goal_text(row.bound, comparison.unit), row.bound),
+            Cell(_goal(row.goal, comparison.unit), row.goal),
+            Cell(_goal(row.bound, comparison.unit), row.bound),
             Cell("" if row.gap is None else f"{row.gap:.1e}", row.gap),
             Cell(seconds_text(row.seconds), row.seconds, bar=_part(comparison, row.seconds)),
             Cell("" if row.ratio is None else f"{row.ratio:.1f}", row.ratio),
             _whole(row.nodes),
             _whole(row.priced),
             f"{row.termination}: {row.detail}" if row.detail else row.termination,
-            Cell("" if row.plan is None else short(row.plan), tone="dim"),
-            Cell(row.version, tone="dim"),
         )
         for row in comparison.engines
     )
     return Table("Engines side by side", heads, rows)
+
+
+def _goal(goal: float | None, unit: str) -> str:
+    """Print a goal; its unit stands in the head, but for bytes."""
+    if goal is None or unit == "bytes":
+        return goal_text(goal, unit)
+    return f"{goal:.9g}"
+
+
+def layouts(comparison: Comparison) -> Table:
+    """List what each engine chose, and its versions."""
+    rows = tuple(
+        cells(row.engine, "" if row.plan is None else short(row.plan), Cell(row.version))
+        for row in comparison.engines
+    )
+    heads = columns("engine", "layout", "versions")
+    return Table("Layouts and versions", heads, rows, sortable=False)
 
 
 def _part(comparison: Comparison, seconds: float) -> float:

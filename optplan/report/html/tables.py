@@ -19,11 +19,14 @@ class Column:
         Numbers, set flush right.
     tip
         More on the head, in plain words.
+    told
+        Whether its cells repeat the label on a phone, where an unsorted table has no heads.
     """
 
     label: str
     right: bool = False
     tip: str = ""
+    told: bool = False
 
 
 @dataclass(frozen=True)
