@@ -109,7 +109,11 @@ def read_json(path: str | Path, remedy: str) -> Any:
         if len(raw) > LARGEST_FILE:
             large = "name a file that optplan wrote"
             raise InputError([Fault(str(path), "", "the file is larger than 64 MiB", large)])
-        return json.loads(raw.decode("utf-8-sig"))
+        text = raw.decode("utf-8-sig")
+        data = json.loads(text)
+        if "\\ud" in text.lower():  # half a character, written by its number, fits no file
+            json.dumps(data, ensure_ascii=False).encode()
+        return data
     except OSError as error:
         why = f"cannot read the file: {error.strerror}"
         raise InputError([Fault(str(path), "", why, "name a readable file")]) from None

@@ -75,8 +75,10 @@ def test_a_file_that_was_changed_is_refused(where: str, forged: bool, tmp_path: 
     assert "digest" in err or "fingerprint" in err or "priced anew" in err
 
 
-def test_a_changed_evaluation_is_refused(tmp_path: Path) -> None:
-    data = spoiled(json.loads(answers.evaluation().to_json()), "step time")
+@pytest.mark.parametrize("name", ["evaluation", "sizing"])
+def test_answers_without_a_digest_are_priced_anew(name: str, tmp_path: Path) -> None:
+    data = json.loads(answers.every()[name].to_json())
+    spoiled(data["fewest"] if name == "sizing" else data, "step time")
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(data), encoding="utf-8")
     status, _, err = run("report", str(path), "-o", str(tmp_path / "page.html"))
@@ -95,6 +97,7 @@ def test_a_changed_evaluation_is_refused(tmp_path: Path) -> None:
         ('{"certificate": {}, "status": {}, "problem": {}}', "does not fit the form"),
         ('{"engines": 3, "agree": true}', "does not fit the form"),
         ("[" * 100_000, "no JSON"),
+        ('{"format": 1, "name": "\\ud800"}', "no JSON"),
     ],
 )
 def test_what_is_no_answer_is_refused_with_a_remedy(text: str, word: str, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def sizing_head(sizing: Sizing) -> Head:
             Figure(
                 "Peak memory",
                 bytes_text(held.peak_bytes),
-                f"{filled:.0%} of {bytes_text(held.capacity_bytes)}",
+                f"{facts.share_text(filled)} of {bytes_text(held.capacity_bytes)}",
                 min(1.0, filled),
             )
         )

@@ -35,6 +35,12 @@ class Figure:
     tone: str = ""
 
 
+def share_text(share: float) -> str:
+    """Print a share in whole percent, or finer where it would seem full and is not."""
+    text = f"{share:.0%}"
+    return f"{share:.1%}" if text == "100%" and share != 1 else text
+
+
 def heading(problem: Problem) -> str:
     """Name the job and the machine."""
     return (
@@ -89,7 +95,7 @@ def figures(problem: Problem, estimate: Estimate) -> list[Figure]:
         Figure(
             "Peak memory",
             bytes_text(memory.peak_bytes),
-            f"{filled:.0%} of {bytes_text(memory.capacity_bytes)}"
+            f"{share_text(filled)} of {bytes_text(memory.capacity_bytes)}"
             + (", does NOT fit" if filled > 1 else ""),
             min(1.0, filled),
             "bad" if filled > 1 else "",

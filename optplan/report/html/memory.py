@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from optplan.models.cost.price import PARTS, PHASES, Estimate, StageUse
 from optplan.models.units import bytes_text
 from optplan.report.html import words
+from optplan.report.html.facts import share_text
 from optplan.report.html.tables import Cell, Column, Table
 
 MOST_STAGES = 40
@@ -97,7 +98,7 @@ def _bar(estimate: Estimate, use: StageUse, scale: float) -> Bar:
     filled = use.peak_bytes / memory.capacity_bytes
     return Bar(
         f"stage {use.stage}",
-        f"{bytes_text(use.peak_bytes)} · {filled:.0%}",
+        f"{bytes_text(use.peak_bytes)} \u00b7 {share_text(filled)}",
         use.stage == memory.binding_stage,
         filled > 1,
         tuple(segments),
@@ -113,7 +114,8 @@ def moments(estimate: Estimate) -> Picture:
     bars = tuple(
         Bar(
             phase,
-            f"{bytes_text(use.phases[phase])} \u00b7 {use.phases[phase] / max(room, 1):.0%}",
+            f"{bytes_text(use.phases[phase])} \u00b7 "
+            f"{share_text(use.phases[phase] / max(room, 1))}",
             phase == fullest(use),
             use.phases[phase] > room,
             (

@@ -79,6 +79,11 @@ def check(answer: Reply, place: str) -> None:
         _sealed(answer, place, "")
     elif isinstance(answer, Evaluation):
         _priced(answer.problem, answer.plan, answer.estimate, place, "")
+    elif isinstance(answer, Sizing):
+        one = answer.fewest
+        if one.plan is not None and one.estimate is not None and one.nodes is not None:
+            held = answer.problem.with_cluster(nodes=one.nodes)
+            _priced(held, one.plan, one.estimate, place, "fewest.")
 
 
 def _sealed(result: Result, place: str, path: str) -> None:
