@@ -285,6 +285,9 @@ def test_the_time_line_zooms_and_says_what_is_there(chromium: Browser, folder: P
     chromium.run("document.querySelector('[data-zoom=in]').click()")
     assert chromium.run(drawn) == pytest.approx(4 * narrow, rel=0.01)
     assert chromium.run("document.documentElement.scrollWidth") <= 1280
+    ticks = "document.querySelectorAll('#timeline-drawing .tick:not([visibility=hidden])').length"
+    assert chromium.run(ticks) >= 10
+    assert chromium.run(LOOK)["found"] == []
     chromium.run("document.querySelector('[data-zoom=fit]').click()")
     assert chromium.run(drawn) == pytest.approx(narrow, rel=0.01)
     result = answers.result("small")

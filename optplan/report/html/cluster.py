@@ -16,6 +16,9 @@ from optplan.report.html.tables import Cell, Column, Table, cells, columns
 MOST_DEVICES = 128
 """Devices drawn, in whole nodes; at least one node, or its first so many devices."""
 
+TINTS = 4
+"""Tints that groups take in turn."""
+
 ACROSS = 8
 """Devices in a row of a node."""
 
@@ -48,7 +51,7 @@ class Device:
     groups
         Number of its group, by kind; empty where it is idle.
     tint
-        Tint of its pipeline stage, 0 to 5; -1 where it is idle.
+        Tint of its group of the first kind, 0 to 3; -1 where it is idle.
     """
 
     x: int
@@ -87,7 +90,8 @@ def placement(problem: Problem, plan: Plan) -> Placement:
     per = problem.cluster.devices_per_node
     used = [kind for kind in KINDS if getattr(plan, kind) > 1]
     drawn = max(1, min(problem.cluster.nodes, MOST_DEVICES // per))
-    nodes = tuple(_node(problem, plan, n, used) for n in range(drawn))
+    tints: dict[int, int] = {}
+    nodes = tuple(_node(problem, plan, n, used, tints) for n in range(drawn))
     inner = "tensor, context, data, pipeline"
     if plan.order != "data_inside":
         inner = "tensor, context, pipeline, data"
@@ -102,16 +106,20 @@ def placement(problem: Problem, plan: Plan) -> Placement:
     )
 
 
-def _node(problem: Problem, plan: Plan, number: int, used: list[str]) -> Node:
-    """Draw one server."""
+def _node(
+    problem: Problem, plan: Plan, number: int, used: list[str], tints: dict[int, int]
+) -> Node:
+    """Draw one server; groups are tinted in turn, in the order in which they appear."""
     per = problem.cluster.devices_per_node
     shown = min(per, MOST_DEVICES)
     first = number * per
-    devices = tuple(_device(plan, first + i, i, number, used) for i in range(shown))
+    devices = tuple(_device(plan, first + i, i, number, used, tints) for i in range(shown))
     return Node(f"node {number}", f"{first} to {first + per - 1}", devices, -(-shown // ACROSS))
 
 
-def _device(plan: Plan, rank: int, place: int, node: int, used: list[str]) -> Device:
+def _device(
+    plan: Plan, rank: int, place: int, node: int, used: list[str], tints: dict[int, int]
+) -> Device:
     """Draw one device."""
     x, y = place % ACROSS, place // ACROSS
     if rank >= plan.devices:
@@ -122,7 +130,10 @@ def _device(plan: Plan, rank: int, place: int, node: int, used: list[str]) -> De
     lines = tuple(" ".join(words[i : i + half]) for i in range(0, len(words), half))
     told = ", ".join(f"{kind} {getattr(at, kind)}" for kind in used) or "the only one"
     tip = f"rank {rank}: {told}; node {node}, device {place}"
-    return Device(x, y, lines or (str(rank),), tip, _groups(plan, rank, used), at.pp % 6)
+    groups = _groups(plan, rank, used)
+    first = groups[used[0]] if used else 0
+    tint = tints.setdefault(first, len(tints) % TINTS)
+    return Device(x, y, lines or (str(rank),), tip, groups, tint)
 
 
 def _groups(plan: Plan, rank: int, used: list[str]) -> dict[str, int]:

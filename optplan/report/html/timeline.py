@@ -86,8 +86,8 @@ class Line:
         One SVG path for each kind of pass.
     data
         What a hover needs beyond the paths: ``lanes``, ``chunks``, ``kinds``; of every lane and
-        kind the ``order`` of its boxes (chunk times ``most`` and micro-batch), and the ``seconds``
-        by chunk and kind.
+        kind the ``order`` of its boxes (chunk times ``most`` and micro-batch), the ``seconds`` by
+        chunk and kind, and the ``windows`` of the axis.
     gaps
         Place and width of what is left out, in percent.
     """
@@ -128,7 +128,7 @@ def line(problem: Problem, plan: Plan, estimate: Estimate) -> Line | None:
         tuple((kind, path) for kind, path in drawn if path),
         tuple(_ticks(windows)),
         gaps,
-        _data(problem, plan, lanes, boxes),
+        _data(problem, plan, lanes, boxes, windows),
         tuple(_notes(plan, estimate, simulated, windows)),
         _lead(plan, estimate, simulated),
     )
@@ -197,7 +197,11 @@ def _path(boxes: list[Box], kind: int) -> str:
 
 
 def _data(
-    problem: Problem, plan: Plan, lanes: tuple[int, ...], boxes: list[Box]
+    problem: Problem,
+    plan: Plan,
+    lanes: tuple[int, ...],
+    boxes: list[Box],
+    windows: list[Window],
 ) -> dict[str, object]:
     """Pack what a hover needs."""
     times = chunk_passes(problem, plan)
@@ -221,6 +225,7 @@ def _data(
         "kinds": list(KINDS.values()),
         "lanes": lanes,
         "seconds": seconds,
+        "windows": [[w.x0, w.x1, w.t0, w.t1] for w in windows],
     }
 
 
