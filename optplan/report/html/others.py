@@ -57,15 +57,15 @@ def alternatives(result: Result) -> Distances | None:
     heads = [Column(name, True) for name in ("tp", "pp", "dp", *more)]
     heads = [
         Column("plan"),
+        Column("step", True),
+        Column("behind" if timed else "more memory", True, tip="beyond the best plan"),
+        Column("on hardware", tip="whether the distance exceeds the model's held-out error"),
         *heads,
         Column("b", True, "sequences in a micro-batch"),
         Column("m", True, "micro-batches of a data rank"),
         Column("schedule"),
         Column("recompute"),
         Column("zero", True),
-        Column("step", True),
-        Column("behind" if timed else "more memory", True, "beyond the best plan"),
-        Column("on hardware", tip="whether the distance exceeds the model's held-out error"),
         Column("peak memory", True),
     ]
     rows = tuple(_alternative(one, i, more, error, worst) for i, one in enumerate(plans))
@@ -88,15 +88,15 @@ def _alternative(
     numbers = [getattr(plan, name) for name in ("tp", "pp", "dp", *more)]
     return (
         Cell(f"{place + 1}" if place else "best", place),
+        Cell(seconds_text(one.step_seconds), one.step_seconds),
+        Cell(f"{one.behind:+.2%}", one.behind, bar=max(0.0, one.behind) / worst),
+        Cell(word),
         *(_whole(n) for n in numbers),
         _whole(plan.micro_batch),
         _whole(plan.micro_batches),
         Cell(plan.schedule),
         Cell(recomputed(plan)),
         _whole(plan.zero),
-        Cell(seconds_text(one.step_seconds), one.step_seconds),
-        Cell(f"{one.behind:+.2%}", one.behind, bar=max(0.0, one.behind) / worst),
-        Cell(word),
         Cell(bytes_text(one.peak_bytes), one.peak_bytes),
     )
 
