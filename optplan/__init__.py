@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from optplan.models.spec.workload import Architecture, Workload
     from optplan.own_rules import installed_rules, read_rules
     from optplan.planner import solve
+    from optplan.report import report
     from optplan.result import Result
     from optplan.robust import robust
     from optplan.size import size
@@ -84,6 +85,7 @@ __all__ = [
     "pyomo_model",
     "read_rules",
     "read_sweep",
+    "report",
     "robust",
     "size",
     "solve",
@@ -134,6 +136,7 @@ _HOMES = {
     "pyomo_model": "optplan.live",
     "read_rules": "optplan.own_rules",
     "read_sweep": "optplan.sweep",
+    "report": "optplan.report",
     "robust": "optplan.robust",
     "size": "optplan.size",
     "solve": "optplan.planner",

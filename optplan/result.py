@@ -268,6 +268,12 @@ class Result(Reply):
             return 3 if self.front_claim and not self.front_claim.complete else 0
         return 1 if self.status.termination in ("proved", "exhausted") else 3
 
+    def _repr_html_(self) -> str:
+        """Show a small card in a notebook."""
+        from optplan.report.html.card import card
+
+        return card(self)
+
     def computed_digest(self) -> str:
         """Hash everything but the digest itself and the time spent."""
         told = self.model_dump(mode="json", exclude={"digest", "seconds"})

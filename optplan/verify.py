@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -28,6 +28,8 @@ from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.recheck import recheck
 from optplan.verify_sure import recheck_sure
 from optplan.within import neighbourhood
+
+Kind = TypeVar("Kind", bound=Record)
 
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
 """Terminations after which nothing is left to know."""
@@ -89,42 +91,59 @@ def read_result(path: str | Path) -> Result:
     InputError
         The file is missing, no JSON, or not of this form.
     """
+    data = read_json(path, "write it with optplan solve SPEC --json > plan.json")
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        remedy = f"take a file with format {FORMAT}, written with optplan solve SPEC --json"
+        raise InputError([Fault(str(path), "format", "this is no plan of this version", remedy)])
+    return as_record(path, data, Result)
+
+
+def read_json(path: str | Path, remedy: str) -> Any:
+    """
+    Read a JSON file of an answer.
+
+    Raises
+    ------
+    InputError
+        The file is missing, too large, or no JSON, for which ``remedy`` says how to make one.
+    """
     try:
         with Path(path).open("rb") as file:
             raw = file.read(LARGEST_FILE + 1)
         if len(raw) > LARGEST_FILE:
-            remedy = "name a file that optplan solve wrote"
-            raise InputError([Fault(str(path), "", "the file is larger than 64 MiB", remedy)])
-        data: Any = json.loads(raw.decode("utf-8-sig"))
+            large = "name a file that optplan wrote"
+            raise InputError([Fault(str(path), "", "the file is larger than 64 MiB", large)])
+        text = raw.decode("utf-8-sig")
+        data = json.loads(text)
+        if "\\ud" in text.lower():  # half a character, written by its number, fits no file
+            json.dumps(data, ensure_ascii=False).encode()
+        return data
     except OSError as error:
+        why = f"cannot read the file: {error.strerror}"
+        raise InputError([Fault(str(path), "", why, "name a readable file")]) from None
+    except (ValueError, RecursionError):
+        raise InputError([Fault(str(path), "", "this is no JSON", remedy)]) from None
+
+
+def as_record(path: str | Path, data: Any, kind: type[Kind]) -> Kind:
+    """
+    Take JSON for a record.
+
+    Raises
+    ------
+    InputError
+        It is not of this form; names every value that does not fit.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        wrong, remedy = "the value does not fit the form", "take the file as it was written"
         raise InputError(
             [
-                Fault(
-                    str(path), "", f"cannot read the file: {error.strerror}", "name a readable file"
-                )
+                Fault(str(path), ".".join(map(str, item["loc"])), wrong, remedy)
+                for item in error.errors()
             ]
         ) from None
-    except (ValueError, RecursionError):
-        remedy = "write it with optplan solve SPEC --json > plan.json"
-        raise InputError([Fault(str(path), "", "this is no JSON", remedy)]) from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        remedy = f"take a file with format {FORMAT}, written with optplan solve SPEC --json"
-        raise InputError([Fault(str(path), "format", "this is no plan of this version", remedy)])
-    try:
-        return Result.model_validate(data)
-    except ValidationError as error:
-        faults = []
-        for item in error.errors():
-            where = ".".join(map(str, item["loc"]))
-            faults.append(
-                Fault(
-                    str(path),
-                    where,
-                    "the value does not fit the form",
-                    "take the file as it was written",
-                )
-            )
-        raise InputError(faults) from None
 
 
 def verify(plan: str | Path | Result, rules: Iterable[Rule] = ()) -> Verification:
@@ -336,6 +355,11 @@ def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Che
     yield _check("priced", same, f"{outcome.priced:,} points had their price computed")
     fell = certificate.removed_by_bound == outcome.removed_by_bound
     yield _check("bound's count", fell, f"{outcome.removed_by_bound:,} points fall to the bound")
+
+
+def alike(left: Record, right: Record) -> bool:
+    """Tell whether two records hold the same values, floats within rounding."""
+    return _same(_plain(left), _plain(right))
 
 
 def _plain(record: Record | None) -> object:

@@ -272,6 +272,21 @@ class _Layout:
             total = total + self.pieces.back
         return max(0.0, float(total.forward))
 
+    def passes(self, stage: int, chunk: int) -> tuple[float, float, float]:
+        """Seconds of forward pass, input gradient and weight gradient of one chunk of a stage."""
+        plan, end = self.plan, self.plan.vpp - 1
+        light = 0 if stage == 0 and not self.folded else end
+        layers = _share(plan.layers_per_stage[stage], plan.vpp, chunk, light)
+        again = _share(plan.recomputed_layers_per_stage[stage], plan.vpp, chunk, light)
+        first, last = stage == chunk == 0, self._is_last(stage) and chunk == end
+        busy = self.pieces.layer.times(float(layers)) + self.pieces.again.times(float(again))
+        busy = busy + self.pieces.front if first else busy
+        busy = busy + self.pieces.back if last or self.problem.prices == "paper" else busy
+        whole, hidden, front, back = self.fetch
+        exchanged = layers * (whole - hidden) + first * front + last * back
+        forward, weight = max(0.0, float(busy.forward)), max(0.0, float(busy.weight))
+        return forward, max(0.0, float(busy.total) - forward - weight) + exchanged, weight
+
     # -- memory ----------------------------------------------------------------------------------
 
     def memory(self) -> Memory:
@@ -368,3 +383,19 @@ def host_bytes(problem: Problem, plan: Plan) -> int:
     layers = -(-problem.workload.architecture.layers // plan.pp)
     each = layers * int(held.layer.host) + int(held.front.host) + int(held.back.host)
     return each * problem.cluster.devices_per_node
+
+
+def chunk_passes(problem: Problem, plan: Plan) -> list[list[tuple[float, float, float]]]:
+    """
+    Price what an event simulation runs, ``[stage][chunk]``, for one micro-batch.
+
+    In seconds: forward, input gradient (with all that is computed or fetched again), weights.
+    """
+    at = _Layout(problem, plan)
+    return [[at.passes(stage, chunk) for chunk in range(plan.vpp)] for stage in range(plan.pp)]
+
+
+def _share(layers: int, chunks: int, chunk: int, light: int) -> int:
+    """Layers of one chunk: even shares, the chunk at an end of the model the last to get more."""
+    share, over = divmod(layers, chunks)
+    return share + ((chunk - light - 1) % chunks < over)

@@ -1,0 +1,1 @@
+"""One answer as one offline page: records turned into plain values, drawings and templates."""
