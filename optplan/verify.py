@@ -268,8 +268,8 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     if result.within_error is not None:
         same = _same(_plain(within), _plain(result.within_error))
         yield _check("within the error", same, f"{result.within_error.shapes} shapes")
-    for name, holds, said in recheck_sure(result, form.more):
-        yield _check(name, holds, said)
+    for name, held, numbers in recheck_sure(result, form.more):
+        yield _check(name, held, numbers)
 
 
 def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Check]:
