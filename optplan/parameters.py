@@ -222,7 +222,7 @@ class Ladder:
             return round(value.scaleb(self.digits))
         if value <= 0:
             return 0
-        base = 10 ** (self.digits - 1)
+        base: int = 10 ** (self.digits - 1)
         exponent = value.adjusted() - self.digits + 1
         head = round(value.scaleb(-exponent))
         return int(exponent * 9 * base + head - base)
