@@ -73,12 +73,12 @@ def front_table(result: Result) -> RenderableType:
         cells += [money_text(costs.money_per_billion_tokens or 0.0)] if money else []
         cells += [f"{(costs.joules_per_token or 0.0) * 1e9 / KWH:,.1f}"] if energy else []
         cells += [bytes_text(point.peak_bytes)]
-        table.add_row(*cells, _beside(point, before), Text(short(point.plan)))
+        table.add_row(*cells, beside(point, before), Text(short(point.plan)))
         before = point
     return Group(table, _claim(result))
 
 
-def _beside(point: FrontPoint, before: FrontPoint | None) -> str:
+def beside(point: FrontPoint, before: FrontPoint | None) -> str:
     """Say what a point costs and saves beside another."""
     if before is None:
         return ""

@@ -20,35 +20,41 @@ QUIET = ("hsdp", "context", "order", "micro_batches")
 """Choices that follow from others, or mean nothing in many plans."""
 
 
-def within_text(within: WithinError) -> RenderableType:
-    """Say which plans the proof cannot tell from the best on hardware."""
+def within_lines(within: WithinError) -> Iterable[str]:
+    """Put the plans within the error into words."""
     if within.shapes <= 1:
-        line = f"no other shape of plan lies within the model's error of {within.error:.1%}"
-        return _indented(line)
+        yield f"no other shape of plan lies within the model's error of {within.error:.1%}"
+        return
     more = "" if within.complete else "at least "
-    lines = [
+    yield (
         f"on hardware any of {more}{counted(within.shapes, 'shape')} of plan may win: they lie "
         f"within the model's error of {within.error:.1%}"
-    ]
-    agreed = [f"{_words(n)} {v}" for n, v in within.common.items() if n not in QUIET]
+    )
+    agreed = [f"{words(n)} {v}" for n, v in within.common.items() if n not in QUIET]
     if agreed:
-        lines.append(f"all of them have {', '.join(agreed)}")
+        yield f"all of them have {', '.join(agreed)}"
     differ = [
-        f"{_words(n)} {_values(some)}"
+        f"{words(n)} {_values(some)}"
         for n, some in within.values.items()
         if len(some) > 1 and n not in QUIET
     ]
     if differ:
-        lines.append(f"they differ in {', '.join(differ)}")
+        yield f"they differ in {', '.join(differ)}"
+
+
+def within_text(within: WithinError) -> RenderableType:
+    """Say which plans the proof cannot tell from the best on hardware."""
+    lines = [_indented(line) for line in within_lines(within)]
+    if within.shapes <= 1:
+        return lines[0]
     table = plain_table(
         "The most different of them", "behind", "step", "instead of the best plan's"
     )
     for one in within.apart:
         table.add_row(
-            f"{one.behind:+.2%}", seconds_text(one.step_seconds), Text(_changes(one.differs))
+            f"{one.behind:+.2%}", seconds_text(one.step_seconds), Text(changes_text(one.differs))
         )
-    said = Group(*(_indented(line) for line in lines))
-    return Group(Text(""), said, table) if within.apart else Group(Text(""), said)
+    return Group(Text(""), *lines, table) if within.apart else Group(Text(""), *lines)
 
 
 def robust_text(robust: Robust) -> RenderableType:
@@ -57,7 +63,7 @@ def robust_text(robust: Robust) -> RenderableType:
     if robust.plan is None or robust.worst_regret is None:
         parts.append(_indented(f"not found: {robust.why or 'no plan'}", "yellow"))
     else:
-        parts += [_indented(line) for line in _found(robust)]
+        parts += [_indented(line) for line in robust_lines(robust)]
     if robust.box:
         parts.append(_box(robust.box))
     else:
@@ -65,7 +71,7 @@ def robust_text(robust: Robust) -> RenderableType:
     return Group(*parts)
 
 
-def _found(robust: Robust) -> Iterable[str]:
+def robust_lines(robust: Robust) -> Iterable[str]:
     """Put the robust plan into words."""
     assert robust.plan is not None
     assert robust.worst_regret is not None
@@ -74,13 +80,13 @@ def _found(robust: Robust) -> Iterable[str]:
         f"{short(robust.plan)}: "
         + ("the fastest plan itself" if same else f"{robust.behind:+.2%} under today's constants")
     )
-    yield f"at most {_share(robust.worst_regret)} behind the best plan of any corner of the box"
+    yield f"at most {share_text(robust.worst_regret)} behind the best plan of any corner of the box"
     if robust.worst is not None and robust.worst_regret > 1e-6:
-        yield f"furthest behind {_where(robust.worst, robust.box)}"
+        yield f"furthest behind {where_text(robust.worst, robust.box)}"
     if not same:
         far = "impossible at some corner"
         if robust.nominal_regret is not None:
-            far = f"up to {_share(robust.nominal_regret)} behind"
+            far = f"up to {share_text(robust.nominal_regret)} behind"
         yield f"the fastest plan is {far}"
     counts = (
         f"{robust.scenarios:,} scenarios solved (every corner and today's constants), "
@@ -95,19 +101,19 @@ def _found(robust: Robust) -> Iterable[str]:
     if robust.inside_regret is not None:
         yield (
             f"inside of the box nothing is proved: at {robust.inside} points drawn at random it "
-            f"is at most {_share(robust.inside_regret)} behind"
+            f"is at most {share_text(robust.inside_regret)} behind"
         )
 
 
-def _share(value: float) -> str:
+def share_text(value: float) -> str:
     """Print a regret, rounded up so that it is never exceeded."""
     return "0.00%" if value < 1e-8 else f"{value + 0.5e-4:.2%}"
 
 
-def _where(corner: Corner, box: tuple[Axis, ...]) -> str:
+def where_text(corner: Corner, box: tuple[Axis, ...]) -> str:
     """Say at which corner, and what would be best there."""
     known = {axis.constant: axis for axis in box}
-    ends = [f"{_words(n)} {constant_text(n, v)}" for n, v in corner.constants.items() if n in known]
+    ends = [f"{words(n)} {constant_text(n, v)}" for n, v in corner.constants.items() if n in known]
     return f"at {', '.join(ends)}, where {short(corner.best)} is best"
 
 
@@ -118,7 +124,7 @@ def _box(box: tuple[Axis, ...]) -> RenderableType:
     )
     for axis in box:
         ends = (constant_text(axis.constant, v) for v in (axis.low, axis.value, axis.high))
-        table.add_row(_words(axis.constant), *ends, Text(axis.origin, "dim"))
+        table.add_row(words(axis.constant), *ends, Text(axis.origin, "dim"))
     return table
 
 
@@ -130,7 +136,7 @@ def flips_text(flips: Flips) -> RenderableType:
         right=("now",),
     )
     for one in flips.along:
-        for i, (when, what) in enumerate(_sides(one)):
+        for i, (when, what) in enumerate(sides(one)):
             table.add_row(_first(one.parameter, i), _first(one.now, i), Text(when), Text(what))
     parts: list[RenderableType] = [table]
     if flips.untouched:
@@ -145,7 +151,7 @@ def _first(text: str, row: int) -> str:
     return text if row == 0 else ""
 
 
-def _sides(one: Along) -> Iterable[tuple[str, str]]:
+def sides(one: Along) -> Iterable[tuple[str, str]]:
     """Say what happens on either side."""
     if one.falls is not None:
         yield f"below {one.falls.at}", _beyond(one.falls)
@@ -164,16 +170,16 @@ def _sides(one: Along) -> Iterable[tuple[str, str]]:
 
 def _beyond(flip: Flip) -> str:
     """Say what the plan becomes."""
-    return _changes(flip.changes) if flip.plan is not None else "no plan exists"
+    return changes_text(flip.changes) if flip.plan is not None else "no plan exists"
 
 
-def _changes(changes: dict[str, str]) -> str:
+def changes_text(changes: dict[str, str]) -> str:
     """Print differing choices."""
-    said = [f"{_words(name)} {text}" for name, text in changes.items()]
+    said = [f"{words(name)} {text}" for name, text in changes.items()]
     return ", ".join(said) or "other layers per stage"
 
 
-def _words(name: str) -> str:
+def words(name: str) -> str:
     """Print a name without underscores."""
     return name.replace("micro_batch", "micro-batch").replace("_", " ")
 

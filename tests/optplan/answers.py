@@ -14,6 +14,7 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.result import Evaluation, Reply, Result
 from optplan.size import Sizing
+from optplan.sure import surely
 
 SCRIPT = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
 CLOSING = "</script><script>alert(3)</script>{{7*7}}{% raw %}</title></pre>"
@@ -108,6 +109,16 @@ SPECS = {"small": SMALL, "deep": DEEP, "tiny": TINY, "experts": EXPERTS, "clash"
 def result(name: str) -> Result:
     """What ``solve`` says of a job."""
     return optplan.solve(SPECS[name], top=3)
+
+
+@cache
+def fuller() -> Result:
+    """The small job with a price, two goals, the robust plan and flip points."""
+    cluster = {**SMALL["cluster"], "price": "2 EUR/h", "held": "devices"}
+    search = {**SMALL["search"], "tp": 1, "cp": 1, "vpp": 1, "recompute": "none"}
+    asked = {**SMALL, "cluster": cluster, "search": search, "goal": ["fastest", "cheapest"]}
+    box = {"network_efficiency": (0.5, 1.0)}
+    return surely(optplan.solve(asked, top=3), box=box)
 
 
 @cache

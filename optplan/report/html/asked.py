@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from optplan.compare import Comparison
 from optplan.explain import Answer
+from optplan.models.spec.problem import TIMED
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.html import facts, others, proof
 from optplan.report.html.facts import Figure
@@ -56,7 +57,7 @@ def _standing(evaluation: Evaluation) -> str:
         return f"{text} The spec has no best plan to compare it with."
     if abs(evaluation.behind) < 1e-9:
         return f"{text} It is the best."
-    timed = evaluation.problem.goal == "fastest"
+    timed = evaluation.problem.main_goal in TIMED
     words = ("faster", "slower") if timed else ("less memory", "more memory")
     than = f"{abs(evaluation.behind):.2%} {words[evaluation.behind > 0]}"
     return f"{text} Beside the best plan it is {than}" + (", which breaks none." if broken else ".")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from optplan.compare import Comparison
 from optplan.explain import Worth
 from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import TIMED
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.html.tables import Cell, Column, Table, cells, columns
 from optplan.report.layouts import per_stage, recomputed, short
@@ -42,7 +43,7 @@ def alternatives(result: Result) -> Distances | None:
     """Set the next-best plans beside the best one."""
     if result.plan is None or not result.alternatives or result.estimate is None:
         return None
-    timed = result.problem.goal == "fastest"
+    timed = result.problem.main_goal in TIMED
     error = result.problem.accuracy.held_out if timed else None
     best = Alternative(
         plan=result.plan,
@@ -104,9 +105,12 @@ def _alternative(
 def _distance(result: Result, error: float | None) -> str:
     """Say how far the next-best plan is, and whether the error can tell."""
     first = result.alternatives[0]
-    if result.problem.goal != "fastest":
+    if result.problem.main_goal not in TIMED:
         return f"The next-best plan needs {first.behind:.2%} more memory."
-    text = f"The next-best plan is {first.behind:.2%} slower."
+    word = {"cheapest": "dearer", "least-energy": "hungrier"}.get(
+        result.problem.main_goal, "slower"
+    )
+    text = f"The next-best plan is {first.behind:.2%} {word}."
     if error is None:
         return f"{text} The error of the calibration is unknown, so no distance is safe."
     near = sum(other.behind < error for other in result.alternatives)
@@ -131,11 +135,17 @@ def _whole(number: int) -> Cell:
 def ways(title: str, found: Iterable[WayOut]) -> Table:
     """List changes that help and what they cost."""
     heads = columns(
-        "change", "step", "tokens/s/device", "layout then", right=("step", "tokens/s/device")
+        "change",
+        "kind",
+        "step",
+        "tokens/s/device",
+        "layout then",
+        right=("step", "tokens/s/device"),
     )
     rows = tuple(
         cells(
-            way.change,
+            Cell(way.change, tip=way.note),
+            way.kind,
             Cell(seconds_text(way.step_seconds), way.step_seconds),
             Cell(f"{way.tokens_per_second_per_device:,.0f}", way.tokens_per_second_per_device),
             Cell(short(way.plan), tone="dim"),
@@ -147,8 +157,19 @@ def ways(title: str, found: Iterable[WayOut]) -> Table:
 
 def reasons(title: str, clash: Iterable[Reason]) -> Table:
     """List the rules of one clash."""
-    rows = tuple(cells(Cell(one.rule, tone="code"), one.sentence, one.text) for one in clash)
-    return Table(title, columns("rule", "demands", "nearest"), rows, sortable=False)
+    rows = tuple(
+        cells(Cell(one.rule, tone="code"), one.sentence, "; ".join(_numbers(one))) for one in clash
+    )
+    return Table(title, columns("rule", "demands", "at the nearest plan"), rows, sortable=False)
+
+
+def _numbers(one: Reason) -> Iterator[str]:
+    """Tell how far a rule is missed, by which plan, and what would change that."""
+    if one.text:
+        yield one.text
+    if one.plan is not None:
+        yield f"nearest plan: {short(one.plan)}"
+    yield from one.details
 
 
 def worth(found: Iterable[Worth]) -> Table:

@@ -8,21 +8,24 @@ from optplan.models.cost.price import Estimate
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import seconds_text
-from optplan.report.html import cluster, facts, memory, others, proof, spec, step, timeline, truth
-from optplan.report.html.anything import pieces
+from optplan.report.html import (
+    cluster,
+    facts,
+    front,
+    memory,
+    others,
+    proof,
+    spec,
+    step,
+    sure,
+    timeline,
+    truth,
+)
 from optplan.report.html.facts import Figure
 from optplan.report.html.launch import launch_text
 from optplan.report.html.sections import Head, Section, of_tables
 from optplan.report.html.words import KINDS
 from optplan.result import Result
-
-OPTIONAL = {
-    "within_error": ("Within the error", "Plans that the model's error cannot tell apart."),
-    "front": ("Trade-offs", "Plans that are best in one thing and not beaten in all others."),
-    "flips": ("What would change the answer", "Where another plan becomes the best one."),
-    "robust": ("How sure", "The plan whose regret is smallest over what the constants may be."),
-}
-"""Fields of a result that another part of optplan may fill, with title and first sentence."""
 
 
 def head(result: Result) -> Head:
@@ -149,12 +152,15 @@ def of_plan(
 
 
 def _optional(result: Result) -> Iterator[Section]:
-    """Show what other parts of optplan have added to a result, if they have."""
-    for name, (title, lead) in OPTIONAL.items():
-        value = getattr(result, name, None)
-        if value not in (None, (), [], {}, ""):
-            data = {"piece": pieces(value, title)}
-            yield Section(name.replace("_", "-"), title, lead, f"_{name}.html.j2", data)
+    """Show what was asked for besides the plan."""
+    if result.within_error is not None:
+        yield sure.within_section(result.within_error)
+    if result.front_claim is not None:
+        yield front.front_section(result, result.front_claim)
+    if result.robust is not None:
+        yield sure.robust_section(result.robust)
+    if result.flips is not None:
+        yield sure.flips_section(result.flips)
 
 
 def _explanation(result: Result) -> Section:
