@@ -22,7 +22,7 @@ from optplan.result import Reply, Result
 from tests.optplan import answers
 from tests.optplan.command import ROOT, script
 
-KINDS = (*answers.SPECS, "evaluation", "answer", "sizing", "comparison")
+KINDS = (*answers.SPECS, "evaluation", "over", "answer", "sizing", "comparison")
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 SPEC_405B = ROOT / "examples" / "llama-3.1-405b-16384-h100.yaml"
 LARGEST = 300_000
