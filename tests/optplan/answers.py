@@ -118,8 +118,9 @@ def evaluation() -> Evaluation:
 
 @cache
 def over() -> Evaluation:
-    """A plan of the small job that fits no device."""
-    found = optplan.evaluate(SMALL, {"tp": 1, "pp": 2, "dp": 2, "micro_batch": 16})
+    """A plan of the small job, on long sequences, that fits no device."""
+    long = {**SMALL, "workload": {**SMALL["workload"], "sequence_length": 8192}}
+    found = optplan.evaluate(long, {"tp": 1, "pp": 2, "dp": 2, "micro_batch": 16})
     assert found.estimate.memory.peak_bytes > found.estimate.memory.capacity_bytes
     return found
 
