@@ -31,13 +31,13 @@ def report(
         Write the pipeline's time line besides, as a JSON file that Chrome's tracing page and
         Perfetto open.
     """
-    from optplan.report.html.files import write_page
+    from optplan.report.html.files import show_written, write_page
+    from optplan.report.progress import Watch
 
-    written = write_page(plan, output, trace)
+    with Watch(quiet=json, line="drawing"):
+        written = write_page(plan, output, trace)
     if json:
         write(written.to_json())
     else:
-        from optplan.report.html.files import show_written
-
         show_written(console(), written)
     return 0

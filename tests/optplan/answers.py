@@ -128,6 +128,15 @@ def evaluation() -> Evaluation:
 
 
 @cache
+def over() -> Evaluation:
+    """A plan of the small job, on long sequences, that fits no device."""
+    long = {**SMALL, "workload": {**SMALL["workload"], "sequence_length": 8192}}
+    found = optplan.evaluate(long, {"tp": 1, "pp": 2, "dp": 2, "micro_batch": 16})
+    assert found.estimate.memory.peak_bytes > found.estimate.memory.capacity_bytes
+    return found
+
+
+@cache
 def answer() -> Answer:
     """What ``explain`` says of the small job."""
     return optplan.explain(SMALL, why_not={"tp": 2})
@@ -150,6 +159,7 @@ def every() -> dict[str, Reply]:
     return {
         **{name: result(name) for name in SPECS},
         "evaluation": evaluation(),
+        "over": over(),
         "answer": answer(),
         "sizing": sizing(),
         "comparison": comparison(),

@@ -20,10 +20,11 @@ from optplan.report.html import solved
 from optplan.report.html.spec import HEAD
 from optplan.result import Reply
 from tests.optplan import answers
-from tests.optplan.command import script
+from tests.optplan.command import ROOT, script
 
-KINDS = (*answers.SPECS, "evaluation", "answer", "sizing", "comparison")
+KINDS = (*answers.SPECS, "evaluation", "over", "answer", "sizing", "comparison")
 VOID = {"meta", "link", "br", "img", "input", "hr"}
+SPEC_405B = ROOT / "examples" / "llama-3.1-405b-16384-h100.yaml"
 LARGEST = 300_000
 """Bytes that the page of a plan of sixteen stages may have."""
 
@@ -206,7 +207,7 @@ def test_a_page_of_sixteen_stages_is_small() -> None:
 
 def test_no_plan_makes_a_page_large() -> None:
     """126 stages on 16,384 devices with thousands of micro-batches: what is too much is told."""
-    problem = optplan.load("examples/llama-3.1-405b-16384-h100.yaml", sets=["global_batch=8192"])
+    problem = optplan.load(SPEC_405B, sets=["global_batch=8192"])
     layers = (1,) * 126
     plan = optplan.Plan(
         tp=8,

@@ -18,7 +18,7 @@ needs_chromium = pytest.mark.skipif(
 )
 pytestmark = needs_chromium
 
-WIDTHS = {"desktop": 1280, "phone": 390}
+WIDTHS = {"desktop": 1280, "tablet": 768, "phone": 390}
 SCHEMES = ("light", "dark")
 
 LOOK = """
@@ -153,7 +153,9 @@ def settled(chromium: Browser, page: Path) -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
-@pytest.mark.parametrize("name", [*answers.SPECS, "evaluation", "answer", "sizing", "comparison"])
+@pytest.mark.parametrize(
+    "name", [*answers.SPECS, "evaluation", "over", "answer", "sizing", "comparison"]
+)
 def test_nothing_is_clipped_or_overlaps(
     chromium: Browser, folder: Path, name: str, width: int
 ) -> None:

@@ -43,7 +43,8 @@ def of_answer(answer: Answer) -> Iterator[Section]:
 def _beside(evaluation: Evaluation, title: str) -> Section:
     """Set a plan beside the best one."""
     found = others.against(evaluation)
-    tables = [proof.verdict(evaluation.verdict)] if evaluation.verdict.broken else []
+    broken = evaluation.verdict.model_copy(update={"kept": {}})
+    tables = [proof.verdict(broken)] if broken.broken else []
     tables += [found[0]] if found else []
     note = found[1] if found else ""
     return of_tables("beside", title, _standing(evaluation), *tables, note=note)
