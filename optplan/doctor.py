@@ -23,10 +23,7 @@ from optplan.solvers.base import Progress
 from optplan.source import read_text
 
 LARGEST = 2**24
-"""Bytes that a launch may have; a log beyond that is cut off behind its beginning and end."""
-
-HEAD = 2**22
-"""Bytes at the beginning of a long log that are looked at."""
+"""Bytes that a launch may have; of a longer log the beginning is enough."""
 
 NEXT = 6
 """Next-best plans that are looked at where the best cannot be launched as it is."""
@@ -133,6 +130,9 @@ def doctor(
     InputError
         The file cannot be read as a launch, or what no plan can do without is told nowhere.
     """
+    if measured_seconds is not None and not 0 < measured_seconds < 1e9:
+        problem_ = f"{measured_seconds:g} s is no time that a step takes"
+        raise InputError([Fault("--measured-seconds", "", problem_, "write seconds, such as 12.5")])
     variables, values, specs = parted(sets)
     text, place = _text(launch, variables)
     speaks = _dialect(text, framework, place)

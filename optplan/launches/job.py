@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import gcd
 from typing import Any
 
 from pydantic import ValidationError
 
 from optplan import catalogue
 from optplan.launches.launch import Launch, Stated, Value
+from optplan.launches.reading import MOST
 from optplan.launches.values import WORKLOAD, plan_from, shape_from, whole
 from optplan.load import load
 from optplan.models.errors import Fault, InputError
@@ -36,6 +38,14 @@ SETTABLE = (
     "architecture",
 )
 """Values of a launch that ``--set`` puts something else for."""
+
+
+WHOLES = (
+    *("tp", "pp", "dp", "cp", "ep", "etp", "vpp", "zero"),
+    *("micro_batch", "micro_batches", "global_batch", "layers", "sequence_length"),
+    *MACHINE,
+)
+"""Those of them that are whole numbers and are multiplied before any record checks them."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +96,21 @@ def parted(sets: Iterable[str]) -> tuple[dict[str, str], dict[str, Value], list[
         if "." in name and name.split(".")[0] in ("cluster", "workload", "search", "calibration"):
             specs.append(text)
         elif name in SETTABLE or name.split(".")[0] in ("experts", "latent"):
-            values[name] = _value(value)
+            values[name] = _checked(text, name, _value(value))
         else:
             variables[name] = value
     return variables, values, specs
+
+
+def _checked(text: str, name: str, value: Value) -> Value:
+    """Refuse a value that is none for its name."""
+    least, most = 1, MOST.get(name, 2**31 - 1)
+    if name in WHOLES:
+        least, most = (0, 3) if name == "zero" else (least, most)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            remedy = f"write a whole number from {least} to {most}"
+            raise InputError([Fault(f"--set {text[:60]}", "", "this is no value for it", remedy)])
+    return value
 
 
 def _value(text: str) -> Value:
@@ -239,8 +260,8 @@ def _fewest(launch: Launch, node: int) -> int:
     taken, cp = _taken(launch), whole(launch, "cp") or 1
     batch, micro = whole(launch, "global_batch"), whole(launch, "micro_batch") or 1
     shared = bool(launch.value("zero"))
-    first = -(-taken // node)
-    legal = [n for n in range(first, first + taken + 1) if n * node % taken == 0]
+    step = taken // gcd(taken, node)
+    legal = [step * n for n in range(1, 65)]
     for nodes in legal:
         ranks = nodes * node // taken
         split = batch is None or batch % (ranks * micro) == 0
@@ -248,7 +269,7 @@ def _fewest(launch: Launch, node: int) -> int:
         split = split and stage % ((whole(launch, "ep") or 1) * (whole(launch, "etp") or 1)) == 0
         if split and (ranks * cp > 1 or not shared):
             return nodes
-    return legal[0] if legal else first
+    return step
 
 
 def _domain(on: str) -> int:

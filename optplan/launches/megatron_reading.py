@@ -7,7 +7,7 @@ from math import gcd
 from optplan.launches import megatron_layout
 from optplan.launches.megatron_options import Given, Options
 from optplan.launches.megatron_shape import read_shape
-from optplan.launches.reading import Reading
+from optplan.launches.reading import MOST, Reading
 
 STRATEGIES = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
 """ZeRO stages by ``--data-parallel-sharding-strategy``."""
@@ -117,6 +117,9 @@ class Layout:
             )
             return None
         value = self.reading.whole(given)
+        if value is not None and value > MOST[name]:
+            self.reading.refuse(given, f"{value} is out of range", "write a smaller number")
+            return None
         self.reading.state(name, value, given)
         return value
 

@@ -10,6 +10,13 @@ from optplan.models.errors import Fault, InputError
 from optplan.models.record import LARGEST_COUNT
 from optplan.places import short
 
+MOST = {
+    "layers": 10_000,
+    "pp": 10_000,
+    **dict.fromkeys(("tp", "cp", "nodes", "devices_per_node", "devices", "dp", "ep", "etp"), 2**20),
+}
+"""Largest values that are taken: no more layers than a workload may have, nor more devices."""
+
 
 class Reading:
     """
@@ -115,6 +122,10 @@ class Reading:
         """State a whole number that an option gives, or assume a default; 0 without either."""
         given = self.find(*options)
         value = self.whole(given)
+        most = MOST.get(name, LARGEST_COUNT)
+        if given is not None and value is not None and value > most:
+            self.refuse(given, f"{value} is out of range", f"write a number from 1 to {most}")
+            value = None
         if given is not None:
             self.state(name, value, given)
             return value or default or 0
