@@ -24,7 +24,8 @@ def report(
     Parameters
     ----------
     plan
-        The JSON that optplan solve, explain, evaluate, size or compare wrote with --json.
+        The JSON that optplan solve, explain, evaluate, size or compare wrote with --json, or the
+        table of optplan sweep.
     output
         HTML file to write.
     trace

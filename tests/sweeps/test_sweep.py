@@ -368,3 +368,18 @@ def test_a_page_asks_for_nothing_from_outside(swept: Sweep, folder: Path) -> Non
         for word in ("http://", "https://", "<script", "src=")
         if word in text.replace("http://www.w3.org/2000/svg", "")
     ]
+    again = folder / "report.html"
+    status, out, err = run("report", str(folder / "t.sqlite"), "-o", str(again))
+    assert (status, err) == (0, "")
+    assert again.read_text(encoding="utf-8") == text
+    assert "one file that needs nothing else" in out
+
+
+def test_a_database_that_is_no_sweep_has_no_page(tmp_path: Path) -> None:
+    other = tmp_path / "other.sqlite"
+    with sqlite3.connect(other) as base:
+        base.execute("create table t (x)")
+    status, out, err = run("report", str(other), "-o", str(tmp_path / "page.html"))
+    assert (status, out) == (2, "")
+    assert "Traceback" not in err
+    assert not (tmp_path / "page.html").exists()

@@ -19,6 +19,9 @@ from optplan.report.html.trace import trace_json
 from optplan.result import Evaluation, Reply, Result
 from optplan.size import Sizing
 
+DATABASE = b"SQLite format 3\x00"
+"""First bytes of the file of a table."""
+
 MOST_TRACED = 400_000
 """Passes in a trace; a longer step is traced with fewer micro-batches."""
 
@@ -49,7 +52,8 @@ def write_page(
     Parameters
     ----------
     answer
-        JSON of ``solve``, ``explain``, ``evaluate``, ``size`` or ``compare``.
+        JSON of ``solve``, ``explain``, ``evaluate``, ``size`` or ``compare``, or the SQLite table
+        of ``sweep``.
     output
         HTML file.
     trace
@@ -62,8 +66,8 @@ def write_page(
         to trace.
     """
     _apart(answer, output, trace)
-    command, found = read_answer(answer)
-    text = page(found).encode()
+    command, found = ("sweep", None) if _is_sweep(answer) else read_answer(answer)
+    text = (_swept(answer) if found is None else page(found)).encode()
     traced = None if trace is None else _trace(found, str(answer))
     if trace is not None and traced is not None:
         save(trace, {"": traced[0].encode()})
@@ -89,9 +93,26 @@ def _apart(answer: str | Path, output: str | Path, trace: str | Path | None) -> 
         raise InputError([Fault(str(trace), "", problem, "name another file for --trace")])
 
 
-def _trace(answer: Reply, place: str) -> tuple[str, int, int]:
+def _is_sweep(path: str | Path) -> bool:
+    """Tell whether a file is a database, as the table of a sweep is."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(DATABASE)) == DATABASE
+    except (OSError, ValueError):
+        return False  # Whoever reads it as JSON says what is wrong.
+
+
+def _swept(path: str | Path) -> str:
+    """Draw a sweep: throughput and cost along its axes, the changing layout marked."""
+    from optplan.report.sweeps import page as page_of_sweep
+    from optplan.sweep import read_sweep
+
+    return page_of_sweep(read_sweep(path))
+
+
+def _trace(answer: Reply | None, place: str) -> tuple[str, int, int]:
     """Write the trace of an answer's plan, and count its micro-batches."""
-    planned = _plan(answer)
+    planned = None if answer is None else _plan(answer)
     if planned is None:
         problem = "it holds no plan, so there is no pipeline to trace"
         raise InputError([Fault(place, "plan", problem, "leave --trace out")])

@@ -15,7 +15,10 @@ from optplan.result import FORMAT, Evaluation, Reply, Result
 from optplan.size import Sizing
 from optplan.verify import alike, as_record, read_json
 
-TAKES = "the JSON that optplan solve, explain, evaluate, size or compare writes with --json"
+TAKES = (
+    "the JSON that optplan solve, explain, evaluate, size or compare writes with --json, or the "
+    "table of optplan sweep"
+)
 """What a page is made from."""
 
 KINDS: tuple[tuple[str, frozenset[str], type[Reply]], ...] = (
