@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from optplan.explain import explain
     from optplan.live import cp_model, of_choices, plan_in, pyomo_model
     from optplan.load import load
+    from optplan.measuring.measure import measure
     from optplan.models.builder import Builder
     from optplan.models.cost.calibration import Calibration
     from optplan.models.cost.price import Estimate
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from optplan.models.spec.space import Limit, Search
     from optplan.models.spec.workload import Architecture, Workload
     from optplan.planner import solve
+    from optplan.profiling.profile import profile
     from optplan.result import Result
     from optplan.size import size
     from optplan.solvers.base import Holding, SolverConfig, Termination
@@ -66,8 +68,10 @@ __all__ = [
     "evaluate",
     "explain",
     "load",
+    "measure",
     "of_choices",
     "plan_in",
+    "profile",
     "pyomo_model",
     "size",
     "solve",
@@ -106,8 +110,10 @@ _HOMES = {
     "evaluate": "optplan.evaluate",
     "explain": "optplan.explain",
     "load": "optplan.load",
+    "measure": "optplan.measuring.measure",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",
+    "profile": "optplan.profiling.profile",
     "pyomo_model": "optplan.live",
     "size": "optplan.size",
     "solve": "optplan.planner",

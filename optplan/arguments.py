@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from optplan.models.errors import Fault, InputError, QuantityError
 
 
-def seconds(text: str | None) -> float | None:
-    """Read ``--time-limit``."""
+def seconds(text: str | None, option: str = "--time-limit") -> float | None:
+    """Read a time, such as that of ``--time-limit``."""
     if text is None:
         return None
     from optplan.models import units
@@ -17,12 +17,23 @@ def seconds(text: str | None) -> float | None:
         found = units.parse(text, "seconds")
     except QuantityError as error:
         problem, _, remedy = str(error).partition("; ")
-        raise InputError([Fault("--time-limit", "", problem, remedy or "write 60 s")]) from None
+        raise InputError([Fault(option, "", problem, remedy or "write 60 s")]) from None
     if found <= 0:
-        raise InputError(
-            [Fault("--time-limit", "", f"{text!r} leaves no time", "give more than 0 s")]
-        )
+        raise InputError([Fault(option, "", f"{text!r} leaves no time", "give more than 0 s")])
     return found
+
+
+def size(text: str | None, option: str) -> int | None:
+    """Read a number of bytes."""
+    if text is None:
+        return None
+    from optplan.models import units
+
+    try:
+        return units.parse(text, "bytes")
+    except QuantityError as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise InputError([Fault(option, "", problem, remedy or "write 2 GiB")]) from None
 
 
 def whole(option: str, value: int, least: int, most: int) -> None:

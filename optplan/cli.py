@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from optplan import cli_answers, cli_runs
+from optplan import cli_answers, cli_machine, cli_runs
 from optplan.arguments import choices, seconds, whole
 from optplan.flags import Json, Limits, Sets
 from optplan.models.errors import InputError, OptplanError
@@ -261,6 +261,8 @@ app.command(cli_answers.explain)
 app.command(cli_answers.size)
 app.command(cli_runs.calibrate)
 app.command(cli_runs.validate)
+app.command(cli_machine.profile)
+app.command(cli_machine.measure)
 
 
 @app.command

@@ -176,11 +176,14 @@ def _wait(problem: Problem, busy: Float) -> Float:
     Time by which launching one pass makes it longer than what the device is busy with.
 
     The host launches ahead of the device; a pass takes the longer of both, and a little more where
-    they are about as long, since neither runs evenly: the ``UNEVEN`` norm of the two.
+    they are about as long, since neither runs evenly: the ``UNEVEN`` norm of the two. Where host
+    and device are one, the pass takes both.
     """
     floor = problem.calibration.launch_seconds
     if not floor or problem.prices == "paper":
         return 0.0 * busy
+    if problem.calibration.launch_adds:
+        return floor + 0.0 * busy
     # Scaled by the longer one, so that nothing overflows.
     longer, shorter = np.maximum(busy, floor), np.minimum(busy, floor)
     return longer * (1.0 + (shorter / longer) ** UNEVEN) ** (1.0 / UNEVEN) - busy

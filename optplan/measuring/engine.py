@@ -56,6 +56,8 @@ class Trainer:
         ``fp32``; ``bf16`` computes in bf16 on fp32 weights.
     seed
         Of the weights.
+    ends
+        False to leave out embedding, head and loss.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class Trainer:
         device: str = "cpu",
         precision: str = "fp32",
         seed: int = 0,
+        ends: bool = True,
     ) -> None:
         self.plan, self.device, self.precision = plan, device, precision
         names, sizes = zip(*mesh_of(plan), strict=True)
         self.mesh = init_device_mesh(device, sizes, mesh_dim_names=names)
         self.seat = seat_of(plan, rank)
+        self.ends = ends
         self.chunks = chunks_of(plan, self.seat.pp)
         self.parts = [self._part(shape, chunk, seed) for chunk in self.chunks]
         self.optimizer = torch.optim.AdamW(_groups(self.parts), lr=LEARNING_RATE, fused=True)
@@ -80,10 +84,12 @@ class Trainer:
 
     def _part(self, shape: Architecture, chunk: Chunk, seed: int) -> Any:
         """Build a chunk of the network, divided over its tensor and data ranks."""
-        part = Part(shape, chunk.layers, chunk.first, chunk.last, chunk.recomputed, seed)
+        first, last = chunk.first and self.ends, chunk.last and self.ends
+        part = Part(shape, chunk.layers, first, last, chunk.recomputed, seed)
         part = part.to(self.device)
         if self.plan.tp > 1:
-            parallelize_module(part, self.mesh["tp"], _tensor_plan(part, self.plan))
+            how = _tensor_plan(part, self.plan.sequence_parallel)
+            parallelize_module(part, self.mesh["tp"], how)
         if self.plan.dp == 1:
             return part
         data = self.mesh["dp"]
@@ -138,7 +144,7 @@ class Trainer:
         mine = slice(self.seat.dp, None, self.plan.dp)
         own, wanted = tokens[mine].to(self.device), labels[mine].to(self.device)
         with loss_parallel() if self.plan.tp > 1 else nullcontext(), self._cast():
-            losses = self._pass(own, wanted)
+            losses = self.passes(own, wanted)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return losses
@@ -153,7 +159,7 @@ class Trainer:
         dist.all_reduce(spread)
         return float(spread[0] / spread[1])
 
-    def _pass(self, tokens: Any, labels: Any) -> list[Any]:
+    def passes(self, tokens: Any, labels: Any) -> list[Any]:
         """Run forward and backward of every micro-batch; losses where this process has them."""
         count = self.plan.micro_batches
         if self.schedule is not None:
@@ -176,16 +182,22 @@ class Trainer:
     def _unsynced(self, part: Any, last: bool) -> AbstractContextManager[Any]:
         """Let DDP reduce gradients after the last micro-batch only."""
         wrapped = isinstance(part, DistributedDataParallel)
-        return part.no_sync() if wrapped and not last else nullcontext()
+        held: AbstractContextManager[Any] = nullcontext()
+        if wrapped and not last:
+            held = part.no_sync()
+        return held
 
     def _cast(self) -> AbstractContextManager[Any]:
         """Compute in 16 bits where asked."""
         if self.precision != "bf16":
             return nullcontext()
-        return torch.autocast(self.device, dtype=torch.bfloat16)
+        cast: AbstractContextManager[Any] = torch.autocast(self.device, dtype=torch.bfloat16)
+        return cast
 
     def _loss(self, logits: Any, labels: Any) -> Any:
-        """Cross-entropy, mean over the tokens of a micro-batch."""
+        """Cross-entropy, mean over the tokens of a micro-batch; of hidden states any number."""
+        if not self.ends:
+            return logits.mean()
         return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
 
@@ -199,14 +211,19 @@ def _groups(parts: list[Any]) -> list[dict[str, Any]]:
     return [{"params": weights} for weights in kinds.values()]
 
 
-def _tensor_plan(part: Part, plan: Plan) -> dict[str, Any]:
+def tensor_parallel(part: Part, ways: int, device: str) -> None:
+    """Divide a part of a network over all processes as tensor ranks."""
+    mesh = init_device_mesh(device, (ways,), mesh_dim_names=("tp",))
+    parallelize_module(part, mesh, _tensor_plan(part, split=False))
+
+
+def _tensor_plan(part: Part, split: bool) -> dict[str, Any]:
     """
     Say how the modules of a part are divided over tensor ranks.
 
     Two all-reduces forward and two backward in a block; with sequence parallelism a gather and a
     scatter take the place of each.
     """
-    split = plan.sequence_parallel
     between: Any = Shard(1) if split else Replicate()
     whole = PrepareModuleInput(input_layouts=(between,), desired_input_layouts=(Replicate(),))
     how: dict[str, Any] = {}

@@ -62,7 +62,7 @@ class FeedForward(nn.Module):
     def __init__(self, shape: Architecture, ways: int = 1) -> None:
         super().__init__()
         wide, biased = shape.ffn // ways, shape.biases == "all"
-        self.gate = nn.Linear(shape.hidden, wide, bias=biased) if shape.gated else None
+        self.gate: Any = nn.Linear(shape.hidden, wide, bias=biased) if shape.gated else None
         self.up = nn.Linear(shape.hidden, wide, bias=biased)
         self.down = nn.Linear(wide, shape.hidden, bias=biased)
 
@@ -123,14 +123,14 @@ class Part(nn.Module):
     ) -> None:
         super().__init__()
         self.recomputed = recomputed
-        self.embedding = nn.Embedding(shape.vocabulary, shape.hidden) if first else None
+        self.embedding: Any = nn.Embedding(shape.vocabulary, shape.hidden) if first else None
         learned = shape.learned_positions if first else 0
-        self.positions = nn.Embedding(learned, shape.hidden) if learned else None
+        self.positions: Any = nn.Embedding(learned, shape.hidden) if learned else None
         # Where sequence-parallel ranks take their part of the sum of both.
-        self.enter = nn.Identity() if learned else None
+        self.enter: Any = nn.Identity() if learned else None
         self.blocks = nn.ModuleList(Block(shape) for _ in layers)
-        self.norm = _norm(shape) if last else None
-        self.head = nn.Linear(shape.hidden, shape.vocabulary, bias=False) if last else None
+        self.norm: Any = _norm(shape) if last else None
+        self.head: Any = nn.Linear(shape.hidden, shape.vocabulary, bias=False) if last else None
         total = shape.layers
         for place, module in (
             (total, self.embedding),

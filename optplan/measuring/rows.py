@@ -14,14 +14,16 @@ from optplan.models.spec.problem import Problem
 from optplan.ranks.job import Ending
 from optplan.runs.predict import short_layout
 
-HEADER = tuple(
-    "source_id source url_or_repo table row_note model_name num_layers hidden_size num_heads "
-    "num_kv_heads ffn_hidden_size gated_mlp vocab_size seq_len num_experts top_k moe_ffn params_b "
-    "accelerator num_devices devices_per_node peak_bf16_tflops hbm_gb intra_bw_gbs inter_bw_gbs "
-    "tp pp dp cp ep vpp seq_parallel zero_stage recompute micro_batch global_batch precision "
-    "framework flash_attention step_time_s tokens_per_s_per_device model_tflops_per_device "
-    "hw_tflops_per_device mfu peak_mem_gb outcome".split()
-)
+_NAMES = """
+source_id source url_or_repo table row_note model_name num_layers hidden_size num_heads
+num_kv_heads ffn_hidden_size gated_mlp vocab_size seq_len num_experts top_k moe_ffn params_b
+accelerator num_devices devices_per_node peak_bf16_tflops hbm_gb intra_bw_gbs inter_bw_gbs
+tp pp dp cp ep vpp seq_parallel zero_stage recompute micro_batch global_batch precision
+framework flash_attention step_time_s tokens_per_s_per_device model_tflops_per_device
+hw_tflops_per_device mfu peak_mem_gb outcome
+"""
+
+HEADER = tuple(_NAMES.split())
 """Columns of every table of measured runs."""
 
 OWN = ("step_low_s", "step_high_s", "steps", "predicted_step_s", "loss_error", "layout", "job")

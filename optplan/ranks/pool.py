@@ -40,7 +40,7 @@ class Pool:
         self.device = device
         self._host: subprocess.Popen[bytes] | None = None
         self._said = b""
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the pool)
 
     def __enter__(self) -> Pool:
         """Start nothing yet."""
