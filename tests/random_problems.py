@@ -184,6 +184,7 @@ def _calibration(rng: random.Random, reserve: int) -> Spec:
         "weights_once": rng.random() < 0.3,
         "gradient_copies": rng.choice((0, 2)),
         "step_bytes": rng.choice((0, 0, 16)),
+        "launch_adds": rng.random() < 0.2,
         "reserve": f"{reserve} B",
         "measured": False,
         "fitted_on": "nothing",

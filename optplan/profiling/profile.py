@@ -82,6 +82,8 @@ class Profiled(Reply):
     """Processes that wanted a processor, mean of a minute, before and after."""
     notes: tuple[str, ...]
     """What a careful reader should know."""
+    constant_utilization: float
+    """One utilization for whole layers, as if neither shape nor launching mattered."""
     hash: str
     """SHA-256 of the constants."""
 
@@ -184,6 +186,7 @@ def calibration_text(fit: Fitted, machine: Machine, load: tuple[float, float]) -
                 "torch": machine.torch,
                 "load": list(load),
                 "constants": plain(fit),
+                "constant_utilization": fit.constant_rho.utilization_peak,
                 "notes": list(fit.notes),
             },
         }
@@ -232,6 +235,7 @@ def _reply(
         spread=spreads[len(spreads) // 2] if spreads else 0.0,
         load=(load[0], _load()[0]),
         notes=tuple(notes),
+        constant_utilization=fit.constant_rho.utilization_peak,
         hash=fingerprint(fit.calibration),
     )
 

@@ -322,7 +322,10 @@ def read_raw(path: str | Path) -> list[Timing]:
         It is none.
     """
     try:
-        rows = list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8"))))
+        table = csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8")))
+        rows = list(table)
+        if tuple(table.fieldnames or ()) != COLUMNS:
+            raise ValueError("another header")
         return [
             Timing(
                 sample=Sample.model_validate(

@@ -328,6 +328,7 @@ def _details(luck: Random) -> dict[str, Any]:
         "calibration.gradient_copies": luck.choice([0, 2]),
         "calibration.step_bytes": luck.choice([0, 0, 16]),
         "calibration.memory_error": luck.choice([None, 0.05]),
+        "calibration.launch_adds": luck.random() < 0.2,
     }
 
 
