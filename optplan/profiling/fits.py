@@ -22,6 +22,9 @@ from optplan.profiling.samples import Kind, Sample, Timing, shape_of
 LARGE = 2_000_000
 """Bytes from which on a collective is limited by bandwidth more than by latency."""
 
+NOISE = 0.25
+"""Shares beyond none or all by more than this are no measurement."""
+
 FAST_LINK = 10**15
 """Bytes per second of links that do not matter."""
 
@@ -336,6 +339,8 @@ def data_overlap(timings: Timings, all_reduce: Line, processes: int) -> Found | 
             whole = all_reduce.latency + moved / all_reduce.rate
             seen = (t.seconds - alone) / whole
             text = f"a stack under DDP shows {seen:.0%} of its all-reduce"
+            if not -NOISE <= seen <= 1.0 + NOISE:
+                return Found(0.0, f"{text}, which is noise: nothing is taken as hidden")
             return Found(min(1.0, max(0.0, 1.0 - seen)), text)
     return None
 

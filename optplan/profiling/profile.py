@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from optplan.calibrate import fingerprint
-from optplan.files import refuse_input, save
+from optplan.files import save
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault, InputError
 from optplan.models.record import Record
@@ -27,6 +27,9 @@ WORK = "optplan.profiling.rank:profile"
 
 OVERTIME = 240.0
 """Seconds beyond the budget after which a profile counts as hung: the last sample, and imports."""
+
+RESTLESS = 0.15
+"""Median spread of the repeats above which a profile warns."""
 
 STACK = "pytorch"
 
@@ -132,7 +135,6 @@ def profile(
     require_torch("optplan profile")
     path = _named(output)
     raw = path.with_suffix(".raw.csv")
-    refuse_input(path, [raw])
     kind: Precision = precision or ("fp32" if device == "cpu" else "bf16")
     if kind not in ("fp32", "bf16"):
         remedy = "write fp32 or bf16"
@@ -215,6 +217,12 @@ def _reply(
         notes.append(
             f"before it began, {other:.1f} other processes wanted a processor: times are too long"
         )
+    spread = spreads[len(spreads) // 2] if spreads else 0.0
+    if spread > RESTLESS:
+        notes.append(
+            f"repeats of one sample spread by {spread:.0%}, so the machine was at other work too; "
+            "profile it again when it is quiet"
+        )
     by = {t.sample: t for t in timings}
     return Profiled(
         output=output,
@@ -232,7 +240,7 @@ def _reply(
         timed=len(timings),
         skipped=tuple(first["skipped"]),
         refused=dict(first["refused"]),
-        spread=spreads[len(spreads) // 2] if spreads else 0.0,
+        spread=spread,
         load=(load[0], _load()[0]),
         notes=tuple(notes),
         constant_utilization=fit.constant_rho.utilization_peak,
@@ -246,6 +254,11 @@ def _named(output: str | Path) -> Path:
     if path.suffix.lower() not in (".yaml", ".yml"):
         problem = f"'{output}' does not end in .yaml, and a spec would take it for a name"
         raise InputError([Fault("", "--output", problem, "name a file such as ours.yaml")])
+    # A profile takes minutes; whatever would keep it from being written is told before.
+    folder = path.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or path.is_dir():
+        remedy = "name a file in a folder that can be written to"
+        raise InputError([Fault(str(output), "", "cannot write the file", remedy)])
     return path
 
 

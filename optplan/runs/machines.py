@@ -98,7 +98,10 @@ def _known_device(name: str) -> Accelerator | None:
 def _device(run: Run, assumed: list[str]) -> Accelerator:
     """Describe a device that the catalogue does not know by the row's own columns."""
     if run.peak_bf16_tflops is None:
-        raise Inexpressible(f"accelerator {run.accelerator} is not in the catalogue, and no peak")
+        raise Inexpressible(
+            f"accelerator {run.accelerator} is not in the catalogue, and no peak; a profile's file "
+            "as --calibration describes it"
+        )
     peak = run.peak_bf16_tflops * 1e12
     if run.hbm_gb is None:
         raise Inexpressible(f"accelerator {run.accelerator} is not in the catalogue, and no HBM")
