@@ -1,4 +1,4 @@
-"""This machine from profile to score: timed, planned for, every layout trained, the plan judged."""
+"""Profile a machine, plan for it, train every layout, and compare: all of it in a few minutes."""
 
 from __future__ import annotations
 

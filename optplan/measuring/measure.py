@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -104,6 +105,7 @@ def measure(
     limits: Sequence[Condition] = (),
     progress: Callable[[str], None] | None = None,
     started: Callable[[Plan, list[int]], None] | None = None,
+    pool: Pool | None = None,
 ) -> Measured:
     """
     Train a network of a spec's shape for a few steps under each of its layouts.
@@ -132,6 +134,8 @@ def measure(
         Called with a line of text now and then.
     started
         Called with each plan and the numbers of its processes.
+    pool
+        Starter of processes to go on with, which knows the device; left out: one of its own.
 
     Raises
     ------
@@ -157,11 +161,11 @@ def measure(
     notes: list[str] = []
     losses: list[float] = []
     say = progress or (lambda line: None)
-    with Pool(device) as pool:
+    with Pool(device) if pool is None else nullcontext(pool) as starter:
 
         def run(plan: Plan, what: str) -> Ending:
             arguments = {**settings, "plan": plan.model_dump(mode="json")}
-            return pool.run(
+            return starter.run(
                 WORK,
                 plan.devices,
                 arguments,

@@ -140,7 +140,7 @@ class Part(nn.Module):
         ):
             if module is not None:
                 _draw(module, seed * (total + 3) + place)
-        if shape.tied_embeddings and first and last:
+        if shape.tied_embeddings and self.embedding is not None and self.head is not None:
             self.head.weight = self.embedding.weight
 
     def forward(self, x: Any) -> Any:

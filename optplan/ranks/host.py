@@ -64,8 +64,7 @@ def run(job: Job) -> Ending:
 
 def _started(job: Job, rank: int, folder: Path) -> int:
     """Start one process and return its number."""
-    if job.device != "cpu":
-        # Drivers of accelerators do not survive a fork.
+    if job.spawn:
         file = folder / "job.json"
         if rank == 0:
             file.write_text(job.model_dump_json(), encoding="utf-8")

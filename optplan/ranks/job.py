@@ -36,6 +36,8 @@ class Job(Record):
     """Where it computes."""
     memory_bytes: int | None = None
     """Memory that each process may allocate; none for no limit."""
+    spawn: bool = False
+    """Start every process anew instead of forking it; drivers of accelerators survive no fork."""
     folder: str
     """Empty folder for what the processes write."""
 

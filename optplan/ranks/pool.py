@@ -34,10 +34,14 @@ class Pool:
     ----------
     device
         Where the processes compute.
+    spawn
+        Whether processes are started anew, which takes seconds, instead of forked; left out: on
+        accelerators only.
     """
 
-    def __init__(self, device: Device = "cpu") -> None:
+    def __init__(self, device: Device = "cpu", spawn: bool | None = None) -> None:
         self.device = device
+        self.spawn = device != "cpu" if spawn is None else spawn
         self._host: subprocess.Popen[bytes] | None = None
         self._said = b""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the pool)
@@ -103,6 +107,7 @@ class Pool:
                 seconds=seconds,
                 device=self.device,
                 memory_bytes=memory_bytes,
+                spawn=self.spawn,
                 folder=folder,
             )
             return self._answer(job, progress, started)

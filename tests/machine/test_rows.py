@@ -6,6 +6,7 @@ import json
 import random
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from optplan.runs.table import read_runs
 from optplan.validate import validate
 from tests.machine import small
 
-WIDE = {
+WIDE: dict[str, Any] = {
     "schedule": ["1f1b", "gpipe", "interleaved"],
     "zero": [0, 2, 3],
     "recompute": ["none", "full"],

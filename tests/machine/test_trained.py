@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,19 @@ WAIT = 240.0
 """Seconds that a layout of the tiny network may take on a crowded machine."""
 
 
-def trained(path: Path, search: dict[str, Any], **more: Any) -> Measured:
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    """Import PyTorch once for all tests."""
+    with Pool() as held:
+        yield held
+
+
+def trained(path: Path, search: dict[str, Any], pool: Pool, **more: Any) -> Measured:
     """Measure the tiny job for two steps."""
     shape = more.pop("shape", None)
     wait = more.pop("seconds", WAIT)
     steps = {"steps": 2, "warm_up": 1} | more
-    return measure(small.spec(shape, **search), path, seconds=wait, **steps)
+    return measure(small.spec(shape, **search), path, seconds=wait, pool=pool, **steps)
 
 
 def equal(found: Measured) -> bool:
@@ -44,7 +52,7 @@ def equal(found: Measured) -> bool:
     )
 
 
-def test_every_engine_computes_the_same_losses(tmp_path: Path) -> None:
+def test_every_engine_computes_the_same_losses(tmp_path: Path, pool: Pool) -> None:
     """Tensor, sequence, data, pipeline parallel, FSDP, recomputed, interleaved, uneven."""
     path = tmp_path / "runs.csv"
     for search in (
@@ -55,7 +63,7 @@ def test_every_engine_computes_the_same_losses(tmp_path: Path) -> None:
         {"pp": 2, "micro_batch": 4, "layers_per_stage": [1, 3]},
         {"dp": 2, "micro_batch": 2, "zero": [2, 3]},
     ):
-        found = trained(path, search)
+        found = trained(path, search, pool)
         assert equal(found), found
         assert found.measurements
     runs = read_runs([path])
@@ -70,7 +78,7 @@ def test_every_engine_computes_the_same_losses(tmp_path: Path) -> None:
     assert priced <= {row.layout for row in scored.rows}
 
 
-def test_another_architecture_and_degrees_together(tmp_path: Path) -> None:
+def test_another_architecture_and_degrees_together(tmp_path: Path, pool: Pool) -> None:
     """LayerNorm, biases, learned positions, two matrices; data ranks over tensor ranks."""
     shape = {
         "gated": False,
@@ -82,12 +90,12 @@ def test_another_architecture_and_degrees_together(tmp_path: Path) -> None:
     }
     two = {**small.spec(shape, tp=2, dp=2, micro_batch=4)}
     two["cluster"] = {"accelerator": {**small.MACHINE, "domain": 4}, "nodes": 1}
-    found = measure(two, tmp_path / "runs.csv", steps=2, warm_up=1, seconds=WAIT)
+    found = measure(two, tmp_path / "runs.csv", steps=2, warm_up=1, seconds=WAIT, pool=pool)
     assert equal(found), found
     assert found.measurements[0].plan.devices == 4
 
 
-def test_a_killed_process_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_a_killed_process_is_a_row_and_the_rest_goes_on(tmp_path: Path, pool: Pool) -> None:
     """And what was measured before is not measured again."""
     path, hit = tmp_path / "runs.csv", list[Plan]()
 
@@ -96,19 +104,19 @@ def test_a_killed_process_is_a_row_and_the_rest_goes_on(tmp_path: Path) -> None:
             hit.append(plan)
             os.kill(pids[1], signal.SIGKILL)
 
-    found = trained(path, {"dp": 2, "micro_batch": [1, 4]}, started=kill)
+    found = trained(path, {"dp": 2, "micro_batch": [1, 4]}, pool, started=kill)
     assert [one.outcome for one in found.measurements] == ["killed", "ok"]
     assert "SIGKILL" in found.measurements[0].detail
     runs = read_runs([path])
     assert [run.outcome for run in runs] == ["killed", "ok"]
     assert runs[0].step_time_s is None
     assert runs[0].says("[killed]")
-    again = trained(path, {"dp": 2, "micro_batch": [1, 4]})
+    again = trained(path, {"dp": 2, "micro_batch": [1, 4]}, pool)
     assert (again.before, again.measurements) == (2, ())
     assert read_runs([path]) == runs
 
 
-def test_a_hung_process_is_a_row(tmp_path: Path) -> None:
+def test_a_hung_process_is_a_row(tmp_path: Path, pool: Pool) -> None:
     """A process that stands still is waited for as long as was said, and all are ended."""
     held: list[int] = []
 
@@ -117,7 +125,9 @@ def test_a_hung_process_is_a_row(tmp_path: Path) -> None:
             held.extend(pids)
             os.kill(pids[1], signal.SIGSTOP)
 
-    found = trained(tmp_path / "runs.csv", {"dp": 2, "micro_batch": 4}, started=stop, seconds=45.0)
+    found = trained(
+        tmp_path / "runs.csv", {"dp": 2, "micro_batch": 4}, pool, started=stop, seconds=45.0
+    )
     assert [one.outcome for one in found.measurements] == ["hung"]
     (run,) = read_runs([tmp_path / "runs.csv"])
     assert (run.outcome, run.says("not finished after 45 s")) == ("hung", True)
@@ -126,11 +136,15 @@ def test_a_hung_process_is_a_row(tmp_path: Path) -> None:
             os.kill(pid, 0)
 
 
-def test_a_layout_that_does_not_fit_is_a_row(tmp_path: Path) -> None:
+def test_a_layout_that_does_not_fit_is_a_row(tmp_path: Path, pool: Pool) -> None:
     """The limit lets a vocabulary of 64 thousand not be held twice over with its gradients."""
     shape = {"vocabulary": 64_000, "hidden": 512, "layers": 2, "kv_heads": 4}
     found = trained(
-        tmp_path / "runs.csv", {"dp": 2, "micro_batch": 4}, shape=shape, memory_bytes=450 * 2**20
+        tmp_path / "runs.csv",
+        {"dp": 2, "micro_batch": 4},
+        pool,
+        shape=shape,
+        memory_bytes=450 * 2**20,
     )
     assert [one.outcome for one in found.measurements] == ["oom"]
     assert found.losses == ()
@@ -148,8 +162,8 @@ def test_nothing_is_left_when_the_caller_stops(tmp_path: Path) -> None:
         if plan.dp == 2:
             threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
 
-    with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "runs.csv", {"dp": 2, "micro_batch": 4}, started=interrupt)
+    with pytest.raises(KeyboardInterrupt), Pool() as own:
+        trained(tmp_path / "runs.csv", {"dp": 2, "micro_batch": 4}, own, started=interrupt)
     deadline = time.monotonic() + 30.0
     while time.monotonic() < deadline and any(map(_alive, held)):
         time.sleep(0.05)
@@ -165,7 +179,7 @@ def _alive(pid: int) -> bool:
     return state != "Z"
 
 
-def test_every_kind_of_sample_is_timed() -> None:
+def test_every_kind_of_sample_is_timed(pool: Pool) -> None:
     """The smallest of each kind, by two processes in step."""
     where = {"micro_batch": 1, "sequence": 16, "hidden": 64}
     several: dict[str, dict[str, int]] = {
@@ -187,8 +201,7 @@ def test_every_kind_of_sample_is_timed() -> None:
         Sample(kind=kind, **several.get(kind, {**where, "ways": 2})).model_dump() for kind in KINDS
     ]
     arguments = {"samples": samples, "budget": 500.0, "precision": "fp32"}
-    with Pool() as pool:
-        ending = pool.run("optplan.profiling.rank:profile", 2, arguments, 550.0)
+    ending = pool.run("optplan.profiling.rank:profile", 2, arguments, 550.0)
     assert ending.outcome == "ok", ending.detail
     first, second = ending.results
     assert (first["refused"], first["skipped"], second["timings"]) == ({}, [], [])
@@ -196,3 +209,11 @@ def test_every_kind_of_sample_is_timed() -> None:
     assert [t.sample.kind for t in timings] == list(KINDS)
     assert all(t.low <= t.seconds <= t.high for t in timings)
     assert all(t.seconds > 0 for t in timings)
+
+
+def test_processes_started_anew_do_the_same() -> None:
+    """As accelerators need it."""
+    with Pool(spawn=True) as own:
+        ending = own.run("optplan.ranks.devices:count", 2, {}, WAIT)
+    assert ending.outcome == "ok", ending.detail
+    assert ending.results[0] == ending.results[1]
