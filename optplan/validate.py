@@ -153,13 +153,13 @@ def _no_communication(problem: Problem) -> Problem:
     return (
         problem.with_accelerator(link=link)
         .with_cluster(network=ENDLESS, network_latency=0.0)
-        .with_calibration(step_latency=0.0)
+        .with_calibration(step_latency=0.0, hop_latency=0.0)
     )
 
 
 def _no_floor(problem: Problem) -> Problem:
     """Launch everything in no time."""
-    return problem.with_calibration(launch_seconds=0.0)
+    return problem.with_calibration(launch_seconds=0.0, launch_tensor=0.0)
 
 
 def _no_overlap(problem: Problem) -> Problem:

@@ -185,6 +185,8 @@ def _calibration(rng: random.Random, reserve: int) -> Spec:
         "gradient_copies": rng.choice((0, 2)),
         "step_bytes": rng.choice((0, 0, 16)),
         "launch_adds": rng.random() < 0.2,
+        "hop_latency": f"{some(0.0, 0.0, 100.0)} us",
+        "launch_tensor": f"{some(0.0, 0.0, 5.0)} ms",
         "reserve": f"{reserve} B",
         "measured": False,
         "fitted_on": "nothing",

@@ -112,7 +112,7 @@ def fitted(timings: Sequence[Timing], machine: Machine, precision: Precision) ->
         text = f"{rate.origin}, faster than a copy as 40 bytes a parameter are counted"
         found["hbm_bandwidth"] = Found(bandwidth, text)
     found["hbm_efficiency"] = Found(rate.value / bandwidth, rate.origin)
-    found |= _links(known, machine, precision, notes)
+    found |= _links(known, machine, precision)
     flat = _assembled(found, machine, precision, Timings(timings))
     accelerator = flat[0]
 
@@ -125,7 +125,7 @@ def fitted(timings: Sequence[Timing], machine: Machine, precision: Precision) ->
     def bytes_of(sample: Sample) -> float:
         return fits.moved_bytes(sample, fits.problem_of(sample, accelerator, flat[1], precision))
 
-    found |= fits.around_products(known, bytes_of, rate.value)
+    found |= fits.around_products(known, bytes_of, rate.value, machine.device == "cpu")
     share = fits.loss_share(known, rho, peak.value, rate.value)
     if share is not None:
         notes.append(
@@ -155,9 +155,7 @@ def fitted(timings: Sequence[Timing], machine: Machine, precision: Precision) ->
     return Fitted(calibration, accelerator, found, layers, flattened, tuple(notes))
 
 
-def _links(
-    known: Timings, machine: Machine, precision: Precision, notes: list[str]
-) -> dict[str, Found]:
+def _links(known: Timings, machine: Machine, precision: Precision) -> dict[str, Found]:
     """Fit bandwidths and latencies, alone and inside the engines."""
     n = machine.processes
     if n == 1:
@@ -184,24 +182,21 @@ def _links(
             f"all-reduces among {group} over the fastest, {reduce.error:.1%} mean residual",
         ),
     }
-    step = fits.tensor_step(known, reduce.rate, n, width)
-    if step is None:
-        # A bare all-reduce among g takes 2 (g - 1) steps.
-        bare = reduce.latency / (2.0 * (group - 1))
-        step = Found(bare, f"bare all-reduces among {group}; no divided layer was timed")
+    # A bare all-reduce among g takes 2 (g - 1) steps.
+    step = reduce.latency / (2.0 * (group - 1))
     hop = fits.hop_latency(known, reduce.rate, width)
+    bare = pair.latency if pair else step
+    latency = min(bare, step, *([] if hop is None else [hop.value]))
+    found["latency"] = Found(latency, "the shortest of bare transfers, all-reduces and hops")
+    text = f"a step of bare all-reduces among {group}, {1e6 * step:.0f} us, less the link's"
+    found["step_latency"] = Found(step - latency, text)
     if hop is None:
-        hop = Found(pair.latency if pair else step.value, "bare transfers; no pipeline was timed")
-    # The model gives every hop the link's latency and every collective's step that and more.
-    latency = min(hop.value, step.value)
-    found["latency"] = Found(latency, hop.origin)
-    found["step_latency"] = Found(step.value - latency, step.origin)
-    if hop.value > step.value:
-        notes.append(
-            f"a transfer between stages takes {1e6 * hop.value:.0f} us beyond its bytes, a step of "
-            f"a collective {1e6 * step.value:.0f} us; the model allows the first no more than the "
-            "second, so transfers are priced too short"
-        )
+        hop = Found(bare, f"bare transfers, {1e6 * bare:.0f} us; no pipeline was timed")
+    found["hop_latency"] = Found(hop.value - latency, hop.origin)
+    whole = fits.line(known, "all_reduce", n)
+    divided = fits.tensor_launch(known, whole or reduce, n, width)
+    if divided is not None:
+        found["launch_tensor"] = divided
     grown = fits.growth(known, reduce, n)
     if grown is not None:
         found["q_slope"] = grown
@@ -235,8 +230,12 @@ def _assembled(
     )
     idle = next((t.seconds for t in known.of("idle_memory")), 0.0)
     reserve = max(1, round(RESERVE_OVER_IDLE * idle))
-    tokens = [t.sample.tokens for t in known.of("layer")]
-    shards = [t.sample.hidden // max(1, t.sample.ways) for t in known.of("layer")]
+    peak = found["peak"].value
+    seen = [
+        t.sample for t in known.of("layer") if fits.product_flops(t.sample) / peak >= fits.SHORT
+    ]
+    tokens = [sample.tokens for sample in seen]
+    shards = [sample.hidden // max(1, sample.ways) for sample in seen]
     constants = {
         name: _short(found[name].value)
         for name in (
@@ -247,7 +246,7 @@ def _assembled(
     }
     times = {
         name: show(_short(found[name].value), "seconds")
-        for name in ("launch_seconds", "step_latency")
+        for name in ("launch_seconds", "launch_tensor", "step_latency", "hop_latency")
         if name in found
     }
     sources = {name: found[name].origin for name in (*constants, *times)}

@@ -22,6 +22,9 @@ from optplan.profiling.samples import Kind, Sample, Timing, shape_of
 LARGE = 2_000_000
 """Bytes from which on a collective is limited by bandwidth more than by latency."""
 
+SHORT = 1e-4
+"""Seconds of ideal arithmetic below which a product shows its launching and not its shape."""
+
 NOISE = 0.25
 """Shares beyond none or all by more than this are no measurement."""
 
@@ -125,6 +128,7 @@ def utilization(timings: Timings, peak: float) -> dict[str, Found]:
     from scipy.optimize import nnls
 
     rows = timings.of("products")
+    rows = [t for t in rows if product_flops(t.sample) / peak >= SHORT] or rows
     measured = np.array([t.seconds for t in rows])
     ideal = np.array([product_flops(t.sample) / peak for t in rows])
     parts = np.array([[1.0, 1.0 / t.sample.tokens, t.sample.ways / t.sample.hidden] for t in rows])
@@ -142,7 +146,7 @@ def utilization(timings: Timings, peak: float) -> dict[str, Found]:
 
 def constant_utilization(timings: Timings, peak: float) -> dict[str, Found]:
     """Fit one utilization to whole layers, as if neither shape nor launching mattered."""
-    rows = timings.of("layer")
+    rows = [t for t in timings.of("layer") if product_flops(t.sample) / peak >= SHORT]
     rates = [(product_flops(t.sample) + score_flops(t.sample)) / (t.seconds * peak) for t in rows]
     value = min(1.0, float(np.exp(np.mean(np.log(rates)))))
     return {"utilization_peak": Found(value, f"one number for {len(rows)} whole layers")}
@@ -151,6 +155,7 @@ def constant_utilization(timings: Timings, peak: float) -> dict[str, Found]:
 def attention_loss(timings: Timings, rho: Callable[[Sample], float], peak: float) -> Found:
     """Time of a fused attention over that of a product with as many FLOP."""
     rows = timings.of("attention")
+    rows = [t for t in rows if product_flops(t.sample) / peak >= SHORT] or rows
     ratios = [t.seconds * peak / (score_flops(t.sample) * rho(t.sample)) for t in rows]
     value = max(1.0, float(median(ratios)))
     text = f"median of {len(rows)} shapes, {min(ratios):.3g} to {max(ratios):.3g}"
@@ -158,13 +163,15 @@ def attention_loss(timings: Timings, rho: Callable[[Sample], float], peak: float
 
 
 def around_products(
-    timings: Timings, bytes_of: Callable[[Sample], float], rate: float
+    timings: Timings, bytes_of: Callable[[Sample], float], rate: float, adds: bool
 ) -> dict[str, Found]:
     """
     Fit what a layer takes beyond its products and its attention: bytes moved, and launching.
 
     Three passes over the bytes of the operators between, and a constant for each of two passes;
-    least squares weighed by the time of the layer.
+    least squares weighed by the time of the layer. Where launching hides behind the device's work
+    (``adds`` False), it is half of the shortest layer, which shows nothing else, and the bytes are
+    fitted alone.
     """
     from scipy.optimize import nnls
 
@@ -172,7 +179,7 @@ def around_products(
     for t in timings.of("layer"):
         products, attention = (timings.like(t.sample, k) for k in ("products", "attention"))
         if products is not None and attention is not None:
-            parts.append([3.0 * bytes_of(t.sample) / rate, 2.0])
+            parts.append([3.0 * bytes_of(t.sample) / rate, 2.0 if adds else 0.0])
             beyond.append(t.seconds - products - attention)
             whole.append(t.seconds)
     weight = 1.0 / np.array(whole)
@@ -183,7 +190,12 @@ def around_products(
         f"{len(whole)} layers less their products and attention, which is {share:.0%} of them; "
         f"residual {residual.mean():.1%} of a layer"
     )
-    return {"pointwise": Found(float(found[0]), origin), "launch_seconds": Found(found[1], origin)}
+    launch = Found(float(found[1]), origin)
+    if not adds:
+        shortest = min(timings.of("layer"), key=lambda t: t.seconds)
+        text = f"half of the shortest layer, {shortest.sample.label}"
+        launch = Found(shortest.seconds / 2.0, text)
+    return {"pointwise": Found(float(found[0]), origin), "launch_seconds": launch}
 
 
 # -- memory ---------------------------------------------------------------------------------------
@@ -284,24 +296,23 @@ def growth(timings: Timings, pair: Line, processes: int) -> Found | None:
 # -- engines --------------------------------------------------------------------------------------
 
 
-def tensor_step(timings: Timings, rate: float, processes: int, width: int) -> Found | None:
+def tensor_launch(timings: Timings, reduce: Line, processes: int, width: int) -> Found | None:
     """
-    Latency of a step of a collective inside a layer that is really divided.
+    Time to launch a pass of a layer that is really divided, beyond that of its shard.
 
-    A quarter of what the layer takes beyond its shard is one all-reduce, dispatch of the engine
-    included; less its bytes, over ``2 (n - 1)`` steps.
+    What the layer takes beyond its shard and four bare all-reduces, a half for each pass.
     """
     found = []
     for t in timings.of("tensor_layer"):
         shard = timings.like(t.sample, "layer")
         if shard is not None:
             payload = float(t.sample.tokens * t.sample.hidden * width)
-            each = (t.seconds - shard) / 4.0 - carried("all_reduce", processes, payload) / rate
-            found.append(each / (2.0 * (processes - 1)))
+            each = reduce.latency + carried("all_reduce", processes, payload) / reduce.rate
+            found.append((t.seconds - shard - 4.0 * each) / 2.0)
     if not found:
         return None
-    shown = ", ".join(f"{1e6 * value:.0f} us" for value in found)
-    text = f"divided layers less their shards, a quarter each, less the bytes: {shown}"
+    shown = ", ".join(f"{1e3 * value:.2g} ms" for value in found)
+    text = f"divided layers less their shards and four bare all-reduces, a half each: {shown}"
     return Found(max(0.0, float(median(found))), text)
 
 
@@ -369,7 +380,7 @@ def layer_errors(
     for t in timings:
         if t.sample.kind == "layer":
             problem = problem_of(t.sample, accelerator, calibration, precision)
-            shard = calibration.model_copy(update={"step_latency": 0.0})
+            shard = calibration.model_copy(update={"step_latency": 0.0, "launch_tensor": 0.0})
             free = Link(kind="switch", bandwidth=f"{FAST_LINK} B/s")  # type: ignore[arg-type]
             problem = problem.with_accelerator(link=free).model_copy(update={"calibration": shard})
             priced = float(block_busy(problem, ranks_of(t.sample), moe=False).total)

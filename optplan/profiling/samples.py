@@ -150,6 +150,7 @@ GRIDS: dict[Device, Grid] = {
             (1, 128, 256, 1),
             (4, 128, 256, 1),
             (1, 64, 512, 1),
+            (1, 16, 64, 1),
             (4, 64, 512, 1),
             (2, 128, 256, 1),
             (1, 128, 256, 2),
@@ -179,6 +180,7 @@ GRIDS: dict[Device, Grid] = {
             (1, 2048, 2048, 1),
             (4, 2048, 2048, 1),
             (1, 4096, 4096, 1),
+            (1, 16, 512, 1),
             (1, 512, 2048, 1),
             (2, 2048, 2048, 1),
             (1, 2048, 2048, 2),
@@ -228,11 +230,11 @@ def samples_of(device: Device, processes: int) -> list[Sample]:
     every += [Sample(kind="matmul", hidden=side) for side in grid.square]
     every.append(Sample(kind="stream", payload_bytes=grid.stream))
     every += _collectives(grid, n, ("all_reduce", "p2p"))
-    every += _layers(grid, n, grid.layers[:7])
+    every += _layers(grid, n, grid.layers[:8])
     every += [Sample(kind="optimizer", count=count) for count in grid.parameters]
     every += _engines(grid, n)
     every += _heads(grid)
-    every += _layers(grid, n, grid.layers[7:])
+    every += _layers(grid, n, grid.layers[8:])
     every += _collectives(grid, n, ("all_gather", "reduce_scatter", "all_to_all"))
     return every
 

@@ -117,6 +117,16 @@ def test_launches_matter_little_to_long_passes_and_never_help() -> None:
     assert step_seconds(free, samples.plan(free)) == estimate(free, samples.plan(free)).step_seconds
 
 
+def test_an_engine_that_divides_layers_launches_longer() -> None:
+    """Only where there is more than one tensor rank."""
+    adds = {"calibration.launch_adds": True}
+    free = samples.problem(adds, {"calibration.launch_tensor": "0 s"})
+    slow = samples.problem(adds, {"calibration.launch_tensor": "2 ms"})
+    for tp, more in ((1, 0.0), (2, 4e-3)):
+        one, other = (block_busy(p, at(tp=tp), False).total for p in (free, slow))
+        assert other - one == pytest.approx(more, abs=1e-12)
+
+
 def test_fp8_quickens_products_with_weights_alone() -> None:
     peaks = {"bf16": "10 GFLOP/s", "fp8": "20 GFLOP/s"}
     base = {"cluster.accelerator.peak": peaks, "calibration.utilization_fp8": 0.4}
