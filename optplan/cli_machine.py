@@ -111,7 +111,7 @@ def measure(
     device
         auto, cpu, cuda or npu.
     memory
-        Memory that each process may allocate: 2 GiB. Left out, no limit.
+        Memory that each process may allocate: 2 GiB. Left out, on a CPU its share of all.
     patience
         Time after which a layout counts as hung.
     seed

@@ -36,6 +36,13 @@ gradient shows in the next step's loss by far more.
 """
 
 
+MOST_PROCESSES = 64
+"""Processes that are started on one machine at most."""
+
+SHARED = 0.9
+"""Share of a machine's memory that its processes may have together where no limit is given."""
+
+
 class Measurement(Record):
     """One layout, predicted and measured."""
 
@@ -75,6 +82,8 @@ class Measured(Reply):
     """Layouts measured now, in the order of their price."""
     before: int
     """Layouts that the table held already."""
+    left: int = 0
+    """Layouts that were not reached before an interrupt; started again it goes on with them."""
     left_out: dict[str, int]
     """Why layouts are not among them, and how many."""
     losses: tuple[float, ...]
@@ -86,8 +95,8 @@ class Measured(Reply):
 
     @property
     def exit_code(self) -> int:
-        """0: a layout that fails is an answer."""
-        return 0
+        """0: a layout that fails is an answer; 3 where an interrupt left some."""
+        return 3 if self.left else 0
 
 
 def measure(
@@ -123,7 +132,8 @@ def measure(
     device
         ``cpu``, ``cuda`` or ``npu``.
     memory_bytes
-        Memory that each process may allocate; none for no limit.
+        Memory that each process may allocate; left out: on a CPU its share of the machine's, on an
+        accelerator no limit.
     seconds
         Time after which a layout counts as hung.
     seed
@@ -149,9 +159,13 @@ def measure(
         raise InputError(
             [Fault("", "search.global_batch", "several batches are asked for", remedy)]
         )
+    _refuse_large(problem)
     table = Table(output)
+    limited = memory_bytes
+    if memory_bytes is None and device == "cpu":
+        memory_bytes = _fair_share(problem.devices)
     chosen, left = plans_of(problem, plans, seed)
-    asked = {"steps": steps, "warm_up": warm_up, "seed": seed, "memory": memory_bytes}
+    asked = {"steps": steps, "warm_up": warm_up, "seed": seed, "memory": limited}
     job = hashlib.sha256(f"{problem.fingerprint} {json.dumps(asked)}".encode()).hexdigest()[:16]
     known = table.done(job)
     todo = [plan for plan in chosen if short_layout(plan) not in known]
@@ -175,28 +189,32 @@ def measure(
                 started=None if started is None else lambda pids: started(plan, pids),
             )
 
-        if todo:
-            say("one process, for its losses")
-            ending = run(alone(problem), "one process")
-            if ending.outcome == "ok":
-                losses = ending.results[0]["losses"]
-            else:
-                notes.append(
-                    f"one process alone ended: {ending.outcome} ({ending.detail}); losses are "
-                    "compared with those of the first layout that ran"
-                )
-        reference = losses
-        for number, plan in enumerate(todo, start=1):
-            what = f"{number} of {len(todo)}: {short_layout(plan)}"
-            say(what)
-            ending = run(plan, what)
-            if ending.outcome == "ok" and not reference:
-                reference = ending.results[0]["losses"]
-            one = _measurement(problem, plan, ending, reference, warm_up)
-            found.append(one)
-            facts = _facts(one, ending, steps, framework, device, job, problem, reference)
-            name = f"{table.path.stem}:{len(table.rows) + 1:04d}"
-            table.add(row_of(problem, plan, ending, name, facts))
+        try:
+            if todo:
+                say("one process, for its losses")
+                ending = run(alone(problem), "one process")
+                if ending.outcome == "ok":
+                    losses = ending.results[0]["losses"]
+                else:
+                    notes.append(
+                        f"one process alone ended: {ending.outcome} ({ending.detail}); losses are "
+                        "compared with those of the first layout that ran"
+                    )
+            reference = losses
+            for number, plan in enumerate(todo, start=1):
+                what = f"{number} of {len(todo)}: {short_layout(plan)}"
+                say(what)
+                ending = run(plan, what)
+                if ending.outcome == "ok" and not reference:
+                    reference = ending.results[0]["losses"]
+                one = _measurement(problem, plan, ending, reference, warm_up)
+                facts = _facts(one, ending, steps, framework, device, job, problem)
+                name = f"{table.path.stem}:{len(table.rows) + 1:04d}"
+                table.add(row_of(problem, plan, ending, name, facts))
+                found.append(one)
+        except KeyboardInterrupt:
+            starter.close()
+            notes.append("interrupted; started again it goes on where it was")
     if device == "cpu" and problem.devices > (os.cpu_count() or 1):
         notes.append(
             f"{problem.devices} processes on {os.cpu_count()} processors: they take turns, which "
@@ -206,11 +224,35 @@ def measure(
         output=str(output),
         measurements=tuple(found),
         before=len(chosen) - len(todo),
+        left=len(todo) - len(found),
         left_out=left,
         losses=tuple(losses),
         loss_tolerance=LOSS_TOLERANCE[problem.workload.precision],
         notes=tuple(notes),
     )
+
+
+def _refuse_large(problem: Problem) -> None:
+    """Refuse what one machine cannot run."""
+    faults = []
+    if problem.cluster.nodes > 1:
+        text = f"{problem.cluster.nodes} nodes are asked for, and one machine is measured"
+        faults.append(Fault("", "cluster.nodes", text, "write 1"))
+    if problem.devices > MOST_PROCESSES:
+        text = f"{problem.devices} devices are a process each"
+        remedy = f"at most {MOST_PROCESSES} are started on one machine"
+        faults.append(Fault("", "cluster.devices_per_node", text, remedy))
+    if faults:
+        raise InputError(faults)
+
+
+def _fair_share(processes: int) -> int | None:
+    """Share a machine's memory out to its processes, so that no layout brings the machine down."""
+    try:
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+    return int(SHARED * whole) // processes
 
 
 def _settings(problem: Problem, steps: int, warm_up: int, seed: int) -> dict[str, Any]:
@@ -272,7 +314,6 @@ def _facts(
     device: str,
     job: str,
     problem: Problem,
-    reference: Sequence[float],
 ) -> Mapping[str, object]:
     """Gather what a row holds beyond plan and problem."""
     note = [] if ending.outcome == "ok" else [f"[{ending.outcome}] {ending.detail}"]

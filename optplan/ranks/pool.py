@@ -40,7 +40,7 @@ class Pool:
     """
 
     def __init__(self, device: Device = "cpu", spawn: bool | None = None) -> None:
-        self.device = device
+        self.device: Device = device
         self.spawn = device != "cpu" if spawn is None else spawn
         self._host: subprocess.Popen[bytes] | None = None
         self._said = b""
@@ -63,6 +63,7 @@ class Pool:
     def close(self) -> None:
         """End the host and all that it started."""
         host, self._host = self._host, None
+        self._said = b""
         if host is None:
             return
         host.kill()  # its processes die with it
@@ -152,7 +153,6 @@ class Pool:
             self._host.wait(timeout=5.0)
         code = self._host.poll()
         self.close()
-        self._said = b""
         if code is not None and code > 0:
             raise HostFailed(f"the process that starts others ended: {self._last_words()}")
         detail = "the process that had started them ended"

@@ -77,6 +77,8 @@ def show_measured(console: Console, found: Measured) -> None:
     )
     if found.before:
         console.print(Text(f"  {counted(found.before, 'layout')} measured before", "dim"))
+    if found.left:
+        console.print(Text(f"  {counted(found.left, 'layout')} not reached", "yellow"))
     for reason, count in found.left_out.items():
         console.print(Text(f"  left out: {counted(count, 'layout')}, {reason}", "dim"))
     for note in found.notes:

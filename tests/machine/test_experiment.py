@@ -14,7 +14,7 @@ from optplan.load import load
 from optplan.measuring.plans import narrowed, plans_of
 from optplan.measuring.rows import Table, row_of
 from optplan.models.cost.estimate import step_seconds
-from optplan.profiling.constants import Machine
+from optplan.profiling.constants import Machine, fitted
 from optplan.profiling.profile import calibration_text
 from optplan.ranks.job import Ending
 from tests import experiment
@@ -26,7 +26,7 @@ NOISE = 0.02
 def fake_profile(machine: Path, processes: int, **more: Any) -> None:
     """Write the known machine as a profile would."""
     made = Machine("cpu", processes, 2, processes * 2**33, "2", f"cpu-x{processes}")
-    fit = test_fits.fitted(test_fits.timed(processes), made, "fp32")
+    fit = fitted(test_fits.timed(processes), made, "fp32")
     save(machine, {"": calibration_text(fit, made, (0.0, 0.0)).encode()})
 
 

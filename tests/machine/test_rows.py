@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from optplan.load import load
+from optplan.measuring.measure import measure
 from optplan.measuring.plans import narrowed, plans_of, runnable
 from optplan.measuring.rows import COLUMNS, HEADER, Table, row_of
 from optplan.measuring.seats import chunks_of, mesh_of, seat_of
@@ -143,6 +144,24 @@ def test_a_choice_of_plans() -> None:
 def test_what_the_network_has_not_is_refused(shape: dict[str, object], word: str) -> None:
     with pytest.raises(InputError, match=word):
         narrowed(small.problem(shape))
+
+
+def test_what_one_machine_cannot_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it at once, before anything is written; and several batches are no fair comparison."""
+    monkeypatch.setattr("optplan.measuring.measure.require_torch", lambda command: "2")
+    wide = {"accelerator": {**small.MACHINE, "domain": 128}, "nodes": 2}
+    path = tmp_path / "runs.csv"
+    with pytest.raises(InputError) as refused:
+        measure({**small.spec(), "cluster": wide}, path)
+    assert [fault.path for fault in refused.value.faults] == [
+        "cluster.nodes",
+        "cluster.devices_per_node",
+    ]
+    with pytest.raises(InputError, match="one number"):
+        measure(small.spec(global_batch=[8, 16]), path)
+    assert not path.exists()
 
 
 def test_what_engines_cannot_run_is_told() -> None:
