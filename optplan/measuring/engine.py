@@ -77,7 +77,8 @@ class Trainer:
         self.ends = ends
         self.chunks = chunks_of(plan, self.seat.pp)
         self.parts = [self._part(shape, chunk, seed) for chunk in self.chunks]
-        self.optimizer = torch.optim.AdamW(_groups(self.parts), lr=LEARNING_RATE, fused=True)
+        fused = device != "npu"
+        self.optimizer = torch.optim.AdamW(_groups(self.parts), lr=LEARNING_RATE, fused=fused)
         self.schedule = self._pipeline() if plan.pp > 1 else None
 
     # -- parts -----------------------------------------------------------------------------------

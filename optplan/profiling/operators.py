@@ -155,7 +155,7 @@ class Bench:
         weights = [torch.nn.Parameter(side) for side in sides]
         for weight in weights:
             weight.grad = torch.ones_like(weight)
-        optimizer = torch.optim.AdamW(weights, lr=1e-9, fused=True)
+        optimizer = torch.optim.AdamW(weights, lr=1e-9, fused=self.device != "npu")
         return lambda: optimizer.step()
 
     # -- engines ---------------------------------------------------------------------------------
