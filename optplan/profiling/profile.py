@@ -15,7 +15,7 @@ from optplan.models.record import Record
 from optplan.models.spec.cluster import Accelerator
 from optplan.models.spec.workload import Precision
 from optplan.profiling.constants import Fitted, Machine, fitted, plain
-from optplan.profiling.samples import Timing, raw_text, samples_of
+from optplan.profiling.samples import Timing, needed, raw_text, samples_of
 from optplan.ranks.job import Device
 from optplan.ranks.needed import require_torch
 from optplan.ranks.pool import Pool
@@ -119,7 +119,8 @@ def profile(
     processes
         Processes that work at the same time, one a device; on a CPU one thread each.
     budget
-        Seconds; what says most is timed first.
+        Seconds; what says most is timed first, and what nothing can be fitted without is timed
+        whatever it takes.
     precision
         ``fp32`` or ``bf16``; left out: fp32 on a CPU, bf16 elsewhere.
     name
@@ -142,6 +143,7 @@ def profile(
     load = _load()
     arguments = {
         "samples": [one.model_dump(mode="json") for one in samples_of(device, processes)],
+        "needed": len(needed(device, processes)),
         "budget": budget,
         "precision": kind,
     }

@@ -41,7 +41,8 @@ def profile(here: Here, arguments: dict[str, Any]) -> dict[str, Any]:
     here
         This process.
     arguments
-        ``samples``, ``budget`` in seconds, ``precision``.
+        ``samples``, how many of them are ``needed`` whatever they take, ``budget`` in seconds,
+        ``precision``.
 
     Returns
     -------
@@ -59,7 +60,8 @@ def profile(here: Here, arguments: dict[str, Any]) -> dict[str, Any]:
     refused: dict[str, str] = {}
     done = 0
     for sample in samples:
-        if not _agreed(time.monotonic() - start < arguments["budget"], here):
+        spent = time.monotonic() - start > arguments["budget"]
+        if done >= arguments["needed"] and not _agreed(not spent, here):
             break
         here.say(f"{done + 1} of {len(samples)}: {sample.label}")
         try:

@@ -223,20 +223,32 @@ def samples_of(device: Device, processes: int) -> list[Sample]:
     """
     List what is timed among so many processes, what says most first.
 
-    A budget that runs out leaves out the end of the list.
+    A budget that runs out leaves out the end of the list, but none of what is ``needed``.
     """
     grid, n = GRIDS[device], processes
-    every = [Sample(kind="idle_memory")]
-    every += [Sample(kind="matmul", hidden=side) for side in grid.square]
-    every.append(Sample(kind="stream", payload_bytes=grid.stream))
-    every += _collectives(grid, n, ("all_reduce", "p2p"))
-    every += _layers(grid, n, grid.layers[:8])
+    every = needed(device, processes)
+    every += _collectives(grid, n, ("p2p",))
+    every += _layers(grid, n, grid.layers[FEWEST_LAYERS:8])
     every += [Sample(kind="optimizer", count=count) for count in grid.parameters]
     every += _engines(grid, n)
     every += _heads(grid)
     every += _layers(grid, n, grid.layers[8:])
     every += _collectives(grid, n, ("all_gather", "reduce_scatter", "all_to_all"))
     return every
+
+
+FEWEST_LAYERS = 4
+"""Layers without which nothing can be fitted."""
+
+
+def needed(device: Device, processes: int) -> list[Sample]:
+    """List the samples without which nothing can be fitted, which no budget leaves out."""
+    grid = GRIDS[device]
+    every = [Sample(kind="idle_memory")]
+    every += [Sample(kind="matmul", hidden=side) for side in grid.square]
+    every.append(Sample(kind="stream", payload_bytes=grid.stream))
+    every += _collectives(grid, processes, ("all_reduce",))
+    return every + _layers(grid, processes, grid.layers[:FEWEST_LAYERS])
 
 
 def _layers(

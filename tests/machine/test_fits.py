@@ -25,6 +25,7 @@ from optplan.profiling.samples import (
     KINDS,
     Sample,
     Timing,
+    needed,
     raw_text,
     read_raw,
     samples_of,
@@ -225,17 +226,12 @@ def test_too_few_samples_are_refused() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_a_budget_that_ends_early_still_fits(n: int) -> None:
-    """From any point on at which the needed kinds are there."""
-    every = timed(n)
-    enough = 0
-    for end in range(len(every), 0, -7):
-        try:
-            found = fit(every[:end], n)
-        except InputError:
-            break
-        enough += 1
+    """Wherever it ends after what is needed."""
+    every, least = timed(n), len(needed("cpu", n))
+    assert [t.sample for t in every[:least]] == needed("cpu", n)
+    for end in (*range(least, len(every), 7), len(every)):
+        found = fit(every[:end], n)
         assert 0 < found.calibration.utilization_peak <= 1
-    assert enough > 3
 
 
 def test_samples_are_told_once_and_in_reach() -> None:

@@ -202,7 +202,7 @@ def test_every_kind_of_sample_is_timed(pool: Pool) -> None:
     samples = [
         Sample(kind=kind, **several.get(kind, {**where, "ways": 2})).model_dump() for kind in KINDS
     ]
-    arguments = {"samples": samples, "budget": 500.0, "precision": "fp32"}
+    arguments = {"samples": samples, "needed": 2, "budget": 500.0, "precision": "fp32"}
     ending = pool.run("optplan.profiling.rank:profile", 2, arguments, 550.0)
     assert ending.outcome == "ok", ending.detail
     first, second = ending.results
