@@ -60,7 +60,12 @@ def main(brief: bool, folder: Path) -> None:
         )
 
     score = optplan.validate([runs], calibration=machine).all.score
-    print(f"validate: mean error {score.time.mean_abs_pct} %, {score.ranking}")
+    error, order = score.time.mean_abs_pct, score.ranking
+    if error is not None and order.kendall_tau is not None and order.top1_regret_pct is not None:
+        print(
+            f"validate: mean error {error:.1f} %, Kendall tau {order.kendall_tau:.2f}, "
+            f"top-1 regret {order.top1_regret_pct:.1f} %"
+        )
 
 
 if __name__ == "__main__":
