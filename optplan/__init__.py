@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optplan.flips import flips
     from optplan.live import cp_model, of_choices, plan_in, pyomo_model
     from optplan.load import load
+    from optplan.measuring.measure import measure
     from optplan.models.builder import Builder
     from optplan.models.cost.calibration import Calibration
     from optplan.models.cost.price import Estimate
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from optplan.models.spec.workload import Architecture, Workload
     from optplan.own_rules import installed_rules, read_rules
     from optplan.planner import solve
+    from optplan.profiling.profile import profile
     from optplan.report import report
     from optplan.result import Result
     from optplan.robust import robust
@@ -80,8 +82,10 @@ __all__ = [
     "flips",
     "installed_rules",
     "load",
+    "measure",
     "of_choices",
     "plan_in",
+    "profile",
     "pyomo_model",
     "read_rules",
     "read_sweep",
@@ -131,8 +135,10 @@ _HOMES = {
     "flips": "optplan.flips",
     "installed_rules": "optplan.own_rules",
     "load": "optplan.load",
+    "measure": "optplan.measuring.measure",
     "of_choices": "optplan.live",
     "plan_in": "optplan.live",
+    "profile": "optplan.profiling.profile",
     "pyomo_model": "optplan.live",
     "read_rules": "optplan.own_rules",
     "read_sweep": "optplan.sweep",

@@ -52,7 +52,7 @@ def job(
 
 
 def seconds(text: str | None, option: str = "--time-limit") -> float | None:
-    """Read ``--time-limit``, or another time."""
+    """Read a time, such as that of ``--time-limit``."""
     if text is None:
         return None
     from optplan.models import units
@@ -71,13 +71,7 @@ def memory(option: str, text: str | None) -> int | None:
     """Read an amount of memory, or 0."""
     if text is None or text.strip() == "0":
         return None if text is None else 0
-    from optplan.models import units
-
-    try:
-        return units.parse(text, "bytes")
-    except QuantityError as error:
-        problem, _, remedy = str(error).partition("; ")
-        raise InputError([Fault(option, "", problem, f"{remedy}, or 0")]) from None
+    return size(text, option)
 
 
 def intervals(texts: Sequence[str]) -> dict[str, tuple[float, float]] | None:
@@ -87,6 +81,19 @@ def intervals(texts: Sequence[str]) -> dict[str, tuple[float, float]] | None:
     from optplan.box import box_given
 
     return box_given(texts)
+
+
+def size(text: str | None, option: str) -> int | None:
+    """Read a number of bytes."""
+    if text is None:
+        return None
+    from optplan.models import units
+
+    try:
+        return units.parse(text, "bytes")
+    except QuantityError as error:
+        problem, _, remedy = str(error).partition("; ")
+        raise InputError([Fault(option, "", problem, remedy or "write 2 GiB")]) from None
 
 
 def whole(option: str, value: int, least: int, most: int) -> None:

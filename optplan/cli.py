@@ -14,7 +14,14 @@ from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from optplan import cli_answers, cli_launches, cli_report, cli_runs, cli_sweeps
+from optplan import (
+    cli_answers,
+    cli_launches,
+    cli_machine,
+    cli_report,
+    cli_runs,
+    cli_sweeps,
+)
 from optplan.arguments import choices, intervals, memory, seconds, whole
 from optplan.flags import Json, Limits, Rules, Sets
 from optplan.models.errors import InputError, OptplanError
@@ -300,6 +307,8 @@ app.command(cli_launches.export)
 app.command(cli_runs.calibrate)
 app.command(cli_runs.validate)
 app.command(cli_report.report)
+app.command(cli_machine.profile)
+app.command(cli_machine.measure)
 
 
 @app.command

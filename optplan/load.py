@@ -17,9 +17,10 @@ from optplan.faults import translate, unknown
 from optplan.keys import SHORT, path_of
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault, InputError
+from optplan.models.spec.cluster import Accelerator
 from optplan.models.spec.problem import Problem
 from optplan.places import REFUSED, Node, Refusal, dots, from_python, mapping, short
-from optplan.resolve import calibration_file, resolve
+from optplan.resolve import accelerator_file, calibration_file, resolve
 from optplan.source import read_text
 
 Source = str | os.PathLike[str] | Mapping[str, object] | Problem
@@ -97,6 +98,32 @@ def load_calibration(path: str | os.PathLike[str]) -> Calibration:
         raise InputError(_ordered(faults))
     try:
         return Calibration.model_validate(node.plain())
+    except ValidationError as error:
+        raise InputError(_ordered(translate(error, node))) from None
+
+
+def machine_in(given: str | os.PathLike[str] | Calibration | None) -> Accelerator | None:
+    """
+    Return the accelerator that a calibration file describes, as a profile writes it; else none.
+
+    Raises
+    ------
+    InputError
+        What stands there is no accelerator.
+    """
+    if given is None or isinstance(given, Calibration):
+        return None
+    text = os.fspath(given)
+    if not text.lower().endswith((".yaml", ".yml")):
+        return None
+    faults: list[Fault] = []
+    node = accelerator_file(Node(text, text, text), pathlib.Path(), faults, optional=True)
+    if faults:
+        raise InputError(_ordered(faults))
+    if node is None:
+        return None
+    try:
+        return Accelerator.model_validate(node.plain())
     except ValidationError as error:
         raise InputError(_ordered(translate(error, node))) from None
 

@@ -84,7 +84,7 @@ def _workload(node: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
     return node.put("architecture", found, node.keys["architecture"])
 
 
-def _cluster(node: Node, _folder: pathlib.Path, faults: list[Fault]) -> Node:
+def _cluster(node: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
     """Resolve the accelerator, and take from it what the cluster leaves out."""
     if not isinstance(node.value, dict):
         return node
@@ -95,7 +95,9 @@ def _cluster(node: Node, _folder: pathlib.Path, faults: list[Fault]) -> Node:
             ("devices_per_node", "network"), Node(REFUSED)
         )
     else:
-        device = _named(written, "cluster.accelerator", catalogue.accelerator, faults)
+        device = _named(
+            _profiled(written, folder, faults), "cluster.accelerator", catalogue.accelerator, faults
+        )
         node = node.put("accelerator", device, node.keys["accelerator"])
         usual = _usual(device)
     for key, value in usual.items():
@@ -223,6 +225,46 @@ def _with_intervals(content: Node, whole: Node) -> Node:
         if ends is not None and ends.value is not None and held.child(name) is None:
             held = held.put(name, ends, ends.place)
     return content.put("intervals", held, held.place)
+
+
+def accelerator_file(
+    node: Node, folder: pathlib.Path, faults: list[Fault], optional: bool = False
+) -> Node | None:
+    """
+    Return the accelerator that a file describes, as ``optplan profile`` writes it.
+
+    Parameters
+    ----------
+    node
+        The name of the file.
+    optional
+        Whether a file without one is no fault.
+    """
+    name = str(node.value)
+    path, found = folder / name, list[Fault]()
+    text = read_text(path, name, found)
+    content = None if text is None else Composer(text, name).compose(found)
+    if text is None:
+        # The file could not be had at all, so the place to mend is the one that names it.
+        found = [replace(f, place=node.place, path="cluster.accelerator") for f in found]
+        found = [replace(f, problem=f"'{node.text}': {f.problem}") for f in found]
+    faults.extend(found)
+    held = None if content is None else content.child("accelerator")
+    if held is not None and isinstance(held.value, dict):
+        return held
+    if not found and not optional:
+        problem = f"'{node.text}' describes no accelerator"
+        remedy = "name a file that optplan profile wrote"
+        faults.append(Fault(node.place, "cluster.accelerator", problem, remedy))
+    return None
+
+
+def _profiled(node: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
+    """Replace the name of a file by the accelerator it describes."""
+    if not isinstance(node.value, str) or not node.value.lower().endswith((".yaml", ".yml")):
+        return node
+    found = accelerator_file(node, folder, faults)
+    return replace(node, value=REFUSED) if found is None else found
 
 
 FRAMEWORK_STACKS = {

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from optplan.load import calibration_named
+from optplan.load import calibration_named, machine_in
 from optplan.models.cost.calibration import Calibration
 from optplan.models.cost.estimate import step_seconds
 from optplan.models.record import Record
@@ -91,7 +91,8 @@ def validate(
         Tables of measured runs; nothing is fitted to them.
     calibration
         A calibration by name, as a file, or itself, for every row; left out: each row's own
-        accelerator and software stack's.
+        accelerator and software stack's. A file that describes its accelerator too, as ``profile``
+        writes it, prices the rows that name it.
     ablations
         False to leave out what the parts of the model are worth.
     progress
@@ -103,6 +104,7 @@ def validate(
         A table or the calibration cannot be read.
     """
     own = None if calibration is None else calibration_named(calibration, "--calibration")
+    machine = machine_in(calibration)
     runs = read_runs(paths)
     found: list[tuple[Expressed, Prediction]] = []
     left: list[LeftOut] = []
@@ -110,7 +112,7 @@ def validate(
         if progress is not None:
             progress(done, len(runs))
         try:
-            expressed = express(run, own)
+            expressed = express(run, own, machine)
         except Inexpressible as reason:
             left.append(LeftOut(source_id=run.source_id, place=run.place, reason=str(reason)))
             continue
@@ -151,13 +153,13 @@ def _no_communication(problem: Problem) -> Problem:
     return (
         problem.with_accelerator(link=link)
         .with_cluster(network=ENDLESS, network_latency=0.0)
-        .with_calibration(step_latency=0.0)
+        .with_calibration(step_latency=0.0, hop_latency=0.0)
     )
 
 
 def _no_floor(problem: Problem) -> Problem:
     """Launch everything in no time."""
-    return problem.with_calibration(launch_seconds=0.0)
+    return problem.with_calibration(launch_seconds=0.0, launch_tensor=0.0)
 
 
 def _no_overlap(problem: Problem) -> Problem:

@@ -23,6 +23,9 @@ LONG = {"deepseek-v3-2048-h100.yaml"}
 LARGE = {"llama-3.1-405b-16384-h100.yaml", "qwen3-30b-a3b-16-h100.yaml"}
 """Examples with more than ten million points, which no test prices one by one."""
 
+SHORT = {"own_machine.py": ["--brief"]}
+"""Arguments with which an example that takes minutes takes fewer; without PyTorch it says so."""
+
 SOON = [path for path in SPECS if path.name not in LONG]
 
 pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not here")
@@ -103,6 +106,7 @@ def test_every_script_runs(script: Path, tmp_path: Path) -> None:
     home = str(Path(optplan.__file__).resolve().parents[1])
     code = (
         f"import sys, runpy\nif {home!r} not in sys.path: sys.path.insert(0, {home!r})\n"
+        f"sys.argv[1:] = {SHORT.get(script.name, [])!r}\n"
         f"runpy.run_path({str(script)!r}, run_name='__main__')"
     )
     command = [sys.executable, "-c", code]

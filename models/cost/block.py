@@ -154,10 +154,10 @@ def block_busy(problem: Problem, at: Ranks, moe: bool) -> Busy:
         4.0 * expert,
         hidden + 3.0 * under + 4.0 * below,
     )
-    wait = _wait(problem, ahead)
+    wait = _wait(problem, at, ahead)
     return replace(
         whole,
-        launch=wait + _wait(problem, whole.total - ahead),
+        launch=wait + _wait(problem, at, whole.total - ahead),
         forward=ahead + wait,
         weight=weight,
     )
@@ -171,16 +171,20 @@ def _fused(problem: Problem, at: Ranks) -> Float:
     return where(at.sequence_parallel == 1, share)
 
 
-def _wait(problem: Problem, busy: Float) -> Float:
+def _wait(problem: Problem, at: Ranks, busy: Float) -> Float:
     """
     Time by which launching one pass makes it longer than what the device is busy with.
 
     The host launches ahead of the device; a pass takes the longer of both, and a little more where
-    they are about as long, since neither runs evenly: the ``UNEVEN`` norm of the two.
+    they are about as long, since neither runs evenly: the ``UNEVEN`` norm of the two. Where host
+    and device are one, the pass takes both.
     """
-    floor = problem.calibration.launch_seconds
-    if not floor or problem.prices == "paper":
+    alone, divided = problem.calibration.launch_seconds, problem.calibration.launch_tensor
+    if not (alone or divided) or problem.prices == "paper":
         return 0.0 * busy
+    floor: Float = alone + where(at.tp > 1, divided) if divided else alone
+    if problem.calibration.launch_adds:
+        return floor + 0.0 * busy
     # Scaled by the longer one, so that nothing overflows.
     longer, shorter = np.maximum(busy, floor), np.minimum(busy, floor)
     return longer * (1.0 + (shorter / longer) ** UNEVEN) ** (1.0 / UNEVEN) - busy
@@ -213,7 +217,7 @@ def again_busy(problem: Problem, at: Ranks, moe: bool) -> Busy:
         2.0 * expert,
         under + 2.0 * below,
     )
-    return replace(once, launch=_wait(problem, once.total))
+    return replace(once, launch=_wait(problem, at, once.total))
 
 
 def front_busy(problem: Problem, at: Ranks) -> Busy:

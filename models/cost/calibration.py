@@ -87,8 +87,16 @@ class Calibration(Record):
     them (``cost.pointwise``); 0: it is inside the utilization."""
     launch_seconds: Annotated[Seconds, Field(le=1.0)] = 0.0
     """Time that the host needs to launch one pass of one layer; no pass is shorter."""
+    launch_tensor: Annotated[Seconds, Field(le=1.0)] = 0.0
+    """The same beyond it where a layer is divided over tensor ranks by an engine that dispatches
+    each operator itself, as PyTorch's DTensor does."""
+    launch_adds: Flag = False
+    """The host computes what it launches, as a CPU does, so that launching adds to every pass
+    instead of hiding behind the arithmetic."""
     step_latency: Annotated[Seconds, Field(le=1.0)] = 0.0
     """Time of one step of a collective beyond what links and network are said to take."""
+    hop_latency: Annotated[Seconds, Field(le=1.0)] = 0.0
+    """Time of a transfer between stages beyond what links and network are said to take."""
     hops_split: Flag = False
     """Tensor ranks send a part each of what a stage sends on, whatever sequence parallelism."""
     q_slope: NotNegative = 0.0

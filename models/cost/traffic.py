@@ -200,9 +200,10 @@ def hop_seconds(
     split = tp if calibration.hops_split else where(sequence_parallel == 1, tp, 1)
     payload = boundary_bytes(problem, micro_batch, cp) / split
     link = cluster.accelerator.link
-    near = 2.0 * (payload / _link_rate(problem) + link.latency)
+    own = 0.0 if problem.prices == "paper" else calibration.hop_latency
+    near = 2.0 * (payload / _link_rate(problem) + link.latency + own)
     rate = cluster.network * calibration.network_efficiency
-    return near, 2.0 * (payload / rate + cluster.network_latency)
+    return near, 2.0 * (payload / rate + cluster.network_latency + own)
 
 
 def p2p_exposed(problem: Problem) -> float:

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from optplan import catalogue
 from optplan.models.cost.calibration import Calibration
+from optplan.models.spec.cluster import Accelerator
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Search
@@ -49,7 +50,9 @@ class Expressed:
     measured_from: str
 
 
-def express(run: Run, calibration: Calibration | None = None) -> Expressed:
+def express(
+    run: Run, calibration: Calibration | None = None, machine: Accelerator | None = None
+) -> Expressed:
     """
     Turn a run into a problem and its plans.
 
@@ -59,6 +62,8 @@ def express(run: Run, calibration: Calibration | None = None) -> Expressed:
         One row of a table.
     calibration
         What to price it with; left out: the accelerator's and the stack's own.
+    machine
+        A device that a profile describes, for the rows that name it.
 
     Raises
     ------
@@ -72,7 +77,7 @@ def express(run: Run, calibration: Calibration | None = None) -> Expressed:
     if missing:
         raise Inexpressible(f"{', '.join(missing)} not stated")
     workload = workload_of(run, assumed)
-    cluster, unknown = cluster_of(run, workload, assumed)
+    cluster, unknown = cluster_of(run, workload, assumed, machine)
     if calibration is None:
         stack = stack_of(run)
         named = cluster.accelerator.name if not unknown else "?"

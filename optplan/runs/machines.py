@@ -15,10 +15,20 @@ from optplan.runs.stacks import Inexpressible, first_fault
 from optplan.runs.table import Run
 
 
-def cluster_of(run: Run, workload: Workload, assumed: list[str]) -> tuple[Cluster, bool]:
-    """Describe the machine; True where the catalogue does not know the device."""
+def cluster_of(
+    run: Run, workload: Workload, assumed: list[str], machine: Accelerator | None = None
+) -> tuple[Cluster, bool]:
+    """
+    Describe the machine; True where nobody knows the device.
+
+    Parameters
+    ----------
+    machine
+        A device that the catalogue does not know, described by whoever profiled it.
+    """
     devices = run.num_devices or 1
-    known = _known_device(run.accelerator)
+    profiled = machine is not None and machine.name == run.accelerator
+    known = machine if profiled else _known_device(run.accelerator)
     device = known or _device(run, assumed)
     if workload.precision not in device.peak:
         if workload.precision != "fp8" or "bf16" not in device.peak:
@@ -88,7 +98,10 @@ def _known_device(name: str) -> Accelerator | None:
 def _device(run: Run, assumed: list[str]) -> Accelerator:
     """Describe a device that the catalogue does not know by the row's own columns."""
     if run.peak_bf16_tflops is None:
-        raise Inexpressible(f"accelerator {run.accelerator} is not in the catalogue, and no peak")
+        raise Inexpressible(
+            f"accelerator {run.accelerator} is not in the catalogue, and no peak; a profile's file "
+            "as --calibration describes it"
+        )
     peak = run.peak_bf16_tflops * 1e12
     if run.hbm_gb is None:
         raise Inexpressible(f"accelerator {run.accelerator} is not in the catalogue, and no HBM")

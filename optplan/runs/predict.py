@@ -44,7 +44,7 @@ class Prediction(Record):
     measured_peak_bytes: int | None = None
     """As published; units are taken as GiB, which is what allocators and drivers print."""
     measured_outcome: str = ""
-    """``ok``, ``oom``, or empty."""
+    """``ok``, ``oom``, ``killed``, ``hung``, ``failed``, or empty."""
     error: float | None = None
     """Predicted over measured step time, less one."""
     memory_error: float | None = None

@@ -101,7 +101,7 @@ def errors(found: Iterable[float | None]) -> Errors:
 
 def out_of_memory(predictions: Sequence[Prediction]) -> OutOfMemory:
     """Count alarms and what became of them."""
-    rows = [p for p in predictions if p.measured_outcome and p.complete]
+    rows = [p for p in predictions if p.measured_outcome in ("ok", "oom") and p.complete]
     dead = [p for p in rows if p.measured_outcome == "oom"]
     right = sum(not p.predicted_fits for p in dead)
     false = sum(not p.predicted_fits for p in rows if p.measured_outcome != "oom")

@@ -24,7 +24,7 @@ FLASH = (
 )
 """Stacks whose attention is fused where the table does not say."""
 
-OVERLAPPED = ("nemo", "bridge", "core", "fsdp", "torchtitan", "maxtext", "pax")
+OVERLAPPED = ("nemo", "bridge", "core", "fsdp", "torchtitan", "maxtext", "pax", "pytorch")
 """Stacks that run data-parallel collectives behind computation by default."""
 
 STACKS = (

@@ -23,7 +23,7 @@ MOST_FAULTS = 100
 
 FLAGS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 
-OUTCOMES = ("ok", "oom")
+OUTCOMES = ("ok", "oom", "killed", "hung", "failed")
 RECOMPUTES = ("none", "selective", "full")
 
 

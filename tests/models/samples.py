@@ -328,6 +328,9 @@ def _details(luck: Random) -> dict[str, Any]:
         "calibration.gradient_copies": luck.choice([0, 2]),
         "calibration.step_bytes": luck.choice([0, 0, 16]),
         "calibration.memory_error": luck.choice([None, 0.05]),
+        "calibration.launch_adds": luck.random() < 0.2,
+        "calibration.hop_latency": luck.choice(["0 s", "0 s", "30 us"]),
+        "calibration.launch_tensor": luck.choice(["0 s", "0 s", "2 ms"]),
     }
 
 

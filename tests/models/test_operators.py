@@ -95,6 +95,18 @@ def test_no_pass_is_shorter_than_its_launches() -> None:
     assert again_busy(slow, at(), False).total == pytest.approx(1.0, rel=1e-6)
 
 
+def test_where_the_host_computes_launching_adds_to_every_pass() -> None:
+    """A CPU cannot launch ahead of itself; one pass forward, one back, one of what is repeated."""
+    free = samples.problem({"calibration.launch_seconds": "0 s"})
+    slow = samples.problem({"calibration.launch_seconds": "1 ms", "calibration.launch_adds": True})
+    without, added = (block_busy(p, at(tp=2, micro_batch=4.0), False) for p in (free, slow))
+    assert added.total - without.total == pytest.approx(2e-3)
+    assert added.forward - without.forward == pytest.approx(1e-3)
+    assert added.launch == pytest.approx(2e-3)
+    again = [again_busy(p, at(), False).total for p in (free, slow)]
+    assert again[1] - again[0] == pytest.approx(1e-3)
+
+
 def test_launches_matter_little_to_long_passes_and_never_help() -> None:
     free = samples.problem({"calibration.launch_seconds": "0 s"})
     length = block_busy(free, at(), False).forward
@@ -103,6 +115,16 @@ def test_launches_matter_little_to_long_passes_and_never_help() -> None:
         found = float(block_busy(asked, at(), False).forward)
         assert max(length, share * length) <= found <= 2**0.25 * max(length, share * length) + 1e-15
     assert step_seconds(free, samples.plan(free)) == estimate(free, samples.plan(free)).step_seconds
+
+
+def test_an_engine_that_divides_layers_launches_longer() -> None:
+    """Only where there is more than one tensor rank."""
+    adds = {"calibration.launch_adds": True}
+    free = samples.problem(adds, {"calibration.launch_tensor": "0 s"})
+    slow = samples.problem(adds, {"calibration.launch_tensor": "2 ms"})
+    for tp, more in ((1, 0.0), (2, 4e-3)):
+        one, other = (block_busy(p, at(tp=tp), False).total for p in (free, slow))
+        assert other - one == pytest.approx(more, abs=1e-12)
 
 
 def test_fp8_quickens_products_with_weights_alone() -> None:

@@ -278,6 +278,8 @@ def test_a_hop_sends_hidden_states_there_and_gradients_back() -> None:
     quarter = 2 * (1024 / 10e6 + 0.001), 2 * (1024 / 1e6 + 0.010)
     assert hop_seconds(asked, 1, 2, 4, 0) == pytest.approx(quarter, rel=1e-12)
     assert hop_seconds(asked, 1, 2, 2, 1) == pytest.approx(quarter, rel=1e-12)
+    slow = asked.with_calibration(hop_latency=0.5)
+    assert hop_seconds(slow, 1, 2, 1, 0) == pytest.approx((NEAR + 1.0, FAR + 1.0), rel=1e-12)
 
 
 def test_context_ranks_reduce_their_own_part_of_the_sequence() -> None:

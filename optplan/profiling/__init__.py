@@ -1,0 +1,1 @@
+"""A machine timed part by part, and the constants of the cost model that come out."""
