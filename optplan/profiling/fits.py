@@ -11,8 +11,8 @@ import numpy as np
 from optplan.models.cost.block import Ranks, block_busy
 from optplan.models.cost.calibration import Calibration
 from optplan.models.cost.compute import LOSS_BYTES_PER_LOGIT, block_operators
+from optplan.models.cost.optimizers import UPDATE_BYTES
 from optplan.models.cost.pointwise import pointwise_bytes
-from optplan.models.cost.step import OPTIMIZER_BYTES
 from optplan.models.spec.cluster import Accelerator, Cluster, Link
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Search
@@ -213,7 +213,7 @@ def optimizer_rate(timings: Timings) -> Found | None:
     rows = timings.of("optimizer")
     if not rows:
         return None
-    sizes = np.array([OPTIMIZER_BYTES * t.sample.count for t in rows])
+    sizes = np.array([UPDATE_BYTES * t.sample.count for t in rows])
     seconds = np.array([t.seconds for t in rows])
     rate = float(1.0 / np.mean(seconds / sizes))
     apart = float(np.mean(np.abs(sizes / rate / seconds - 1.0)))

@@ -10,8 +10,8 @@ import pytest
 from optplan.models.cost.block import block_busy
 from optplan.models.cost.calibration import Calibration
 from optplan.models.cost.compute import block_operators, operator_seconds
+from optplan.models.cost.optimizers import UPDATE_BYTES
 from optplan.models.cost.parameters import layer_parameters
-from optplan.models.cost.step import OPTIMIZER_BYTES
 from optplan.models.cost.traffic import Group, all_reduce_seconds
 from optplan.models.errors import InputError
 from optplan.models.spec.cluster import Accelerator
@@ -98,7 +98,7 @@ def seconds(sample: Sample, n: int, q: float) -> float:
     if kind == "stream":
         return sample.payload_bytes / float(device.hbm_bandwidth)
     if kind == "optimizer":
-        return OPTIMIZER_BYTES * sample.count / rate
+        return float(UPDATE_BYTES * sample.count / rate)
     if kind in COLLECTIVES:
         grown = 1.0 + q * max(0, sample.group - 2)
         # The fastest link is that of a transfer; every other collective has the all-reduces'.
