@@ -17,8 +17,8 @@ from optplan.report.terminal import NEW_TERMS
 from tests.optplan.command import ENGINES, JOBS, OPEN, facts, job, run, script, solved
 
 KEYS = {
-    "": "format status plan estimate certificate alternatives explanation verdict warnings rules "
-    "digest seconds problem",
+    "": "format status plan estimate certificate alternatives within_error robust flips "
+    "explanation verdict warnings rules digest seconds problem",
     "status": "termination holding",
     "plan": "tp pp dp cp ep etp micro_batch micro_batches global_batch vpp schedule "
     "sequence_parallel zero hsdp context order offload recompute layers_per_stage "
