@@ -101,7 +101,7 @@ def neighbourhood(
         if other != plan:
             ranked.append(alternative(form, other, its, best))
     within = None
-    if error is not None and not found.hard:
+    if error is not None and search.best and not found.hard:
         limit = search.settler.goal(search.best[0]) * (1 + Fraction(error).limit_denominator(10**9))
         counted = _count(search.settler, found.left, limit)
         within = _told(form, counted, plan, best, error)

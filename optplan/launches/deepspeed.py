@@ -215,7 +215,7 @@ def _layout(notes: Notes, job: Job, sizes: tuple[int | None, int | None]) -> Non
         )
     if split is None:
         notes.assume("sequence_parallel", False, "no --sequence-parallel")
-    notes.assume("context", "ulysses" if degrees["cp"] > 1 else "ring", "DeepSpeed Ulysses")
+    notes.assume("context", "ulysses", "DeepSpeed Ulysses, its only way to split sequences")
     notes.assume("order", "data_inside", "pipeline ranks lie outside of data ranks")
     notes.assume("schedule", "1f1b", "DeepSpeed's TrainSchedule")
     if job.flag("enable_zbh1_pipeline"):
