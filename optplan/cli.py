@@ -69,7 +69,7 @@ def solve(
     json
         Print the answer as JSON and nothing else.
     top
-        Next-best plans to show.
+        Next-best plans to show; 0 spares the search for them and for what is within the error.
     breakdown
         Show every stage, however many there are.
     engine

@@ -92,7 +92,8 @@ def solve(
     engine
         ``cp-sat``, ``milp`` (``milp:scip`` and others by name), ``exhaustive`` or ``paper``.
     top
-        Next-best plans to return.
+        Next-best plans to return; 0: neither these nor what lies within the model's error, which
+        takes a search of its own.
     time_limit
         Seconds for the search; what is found by then is returned with its gap.
     sets, limits
@@ -148,7 +149,7 @@ def solve(
         front = front_of(problem, own, engine, left, resolution, outcome.best[0], say)
         outcome = best_first(form, outcome, front)
     solved = time.monotonic()
-    result = _result(form, outcome, None if constrain else top, config)
+    result = _result(form, outcome, 0 if constrain else top, config)
     if front is not None:
         result = result.model_copy(update={"front": front.points, "front_claim": front.claim})
     names = [rule.name for rule in own]
@@ -347,8 +348,8 @@ def _blame(own: Iterable[Rule], name: str, text: str) -> None:
             raise InputError([Fault(place, name, problem, "let both faces ask the same")])
 
 
-def _result(form: Formulation, outcome: Outcome, top: int | None, config: SolverConfig) -> Result:
-    """Verify what an engine found and write it down, without its neighbours if ``top`` is none."""
+def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig) -> Result:
+    """Verify what an engine found and write it down, its neighbours only where some are wanted."""
     problem = form.problem
     plan = price = verdict = None
     said: tuple[str, ...] = (outcome.detail,) if outcome.detail else ()
@@ -362,7 +363,7 @@ def _result(form: Formulation, outcome: Outcome, top: int | None, config: Solver
     )
     others: tuple[Alternative, ...] = ()
     within = None
-    if plan and price and done and top is not None:
+    if plan and price and done and top:
         from optplan.within import neighbourhood
 
         others, within = neighbourhood(form, plan, price, top)

@@ -289,7 +289,9 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     yield _check("bound_seconds", _same(timed, certificate.bound_seconds), f"{timed}")
     costs = _plain(costs_of(problem, plan, price))
     yield _check("costs", _same(costs, _plain(result.costs)), "as counted anew")
-    others, within = neighbourhood(form, plan, price, len(result.alternatives))
+    others, within = (), None
+    if result.alternatives or result.within_error is not None:
+        others, within = neighbourhood(form, plan, price, len(result.alternatives))
     same = _same([_plain(a) for a in others], [_plain(a) for a in result.alternatives])
     yield _check("alternatives", same, f"{len(result.alternatives)}")
     if result.within_error is not None:
