@@ -289,14 +289,13 @@ def _plan(result: Result, form: Formulation) -> Iterator[Check]:
     yield _check("bound_seconds", _same(timed, certificate.bound_seconds), f"{timed}")
     costs = _plain(costs_of(problem, plan, price))
     yield _check("costs", _same(costs, _plain(result.costs)), "as counted anew")
-    others, within = (), None
     if result.alternatives or result.within_error is not None:
         others, within = neighbourhood(form, plan, price, len(result.alternatives))
-    same = _same([_plain(a) for a in others], [_plain(a) for a in result.alternatives])
-    yield _check("alternatives", same, f"{len(result.alternatives)}")
-    if result.within_error is not None:
-        same = _same(_plain(within), _plain(result.within_error))
-        yield _check("within the error", same, f"{result.within_error.shapes} shapes")
+        same = _same([_plain(a) for a in others], [_plain(a) for a in result.alternatives])
+        yield _check("alternatives", same, f"{len(result.alternatives)}")
+        if result.within_error is not None:
+            same = _same(_plain(within), _plain(result.within_error))
+            yield _check("within the error", same, f"{result.within_error.shapes} shapes")
     for name, holds, numbers in recheck_sure(result, form.more):
         yield _check(name, holds, numbers)
 
