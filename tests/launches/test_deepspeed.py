@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from optplan.launches.deepspeed import DIALECT
 from optplan.models.errors import InputError
-from tests.launches.jobs import differences, plan, problem, refused, rules, survives
+from tests.launches.jobs import differences, problem, refused, rules, survives
+from tests.launches.jobs import plan as any_plan
+
+plan = partial(any_plan, context="ulysses")
+"""A plan as the program makes it for this framework, which knows no ring."""
 
 JSON = """\
 {
@@ -34,7 +40,7 @@ deepspeed --num_nodes 4 --num_gpus 8 pretrain_gpt.py \\
 PLANS = [
     {"zero": 1},
     {"zero": 3, "pp": 1, "recompute": "full"},
-    {"zero": 2, "pp": 1, "tp": 1, "cp": 4, "context": "ulysses"},
+    {"zero": 2, "pp": 1, "tp": 1, "cp": 4},
     {"zero": 1, "sequence_parallel": True, "micro_batch": 2},
 ]
 
