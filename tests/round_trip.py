@@ -73,6 +73,46 @@ def random_problem(framework: str, rng: random.Random) -> Problem | None:
         return None
 
 
+PLAIN = {
+    "gated": True,
+    "biases": "none",
+    "norm": "rmsnorm",
+    "learned_positions": 0,
+    "dropout": False,
+    "sinks": False,
+    "qk_norm": False,
+    "tied_embeddings": False,
+    "latent": None,
+    "experts": None,
+    "mtp": 0,
+    "sliding_window": None,
+    "windowed_layers": None,
+}
+"""A network that every framework has."""
+
+
+def plainer(problem: Problem, error: InputError) -> Problem | None:
+    """The same problem without what a framework refuses of a network; None where it is plain."""
+    paths = [fault.path for fault in error.faults if fault.path.startswith("workload")]
+    names = {path.removeprefix("workload.architecture").strip(".") for path in paths}
+    whole = "" in names
+    shape = problem.workload.architecture
+    changed = {n: v for n, v in PLAIN.items() if whole or n in names}
+    if "sliding_window" in changed:
+        changed["windowed_layers"] = None
+    work: dict[str, Any] = {"architecture": shape.model_copy(update=changed)}
+    if any(path.endswith("precision") for path in paths):
+        work["precision"] = "bf16"
+        peak = problem.cluster.accelerator.peak
+        problem = problem.with_accelerator(peak={"bf16": next(iter(peak.values())), **peak})
+    if any(path.endswith("flash_attention") for path in paths):
+        work["flash_attention"] = True
+    workload = problem.workload.model_copy(update=work)
+    return (
+        None if workload == problem.workload else problem.model_copy(update={"workload": workload})
+    )
+
+
 def random_plans(problem: Problem, rng: random.Random, count: int) -> Iterator[Plan]:
     """Feasible plans of a problem, a few choices of each at random."""
     form = formulate(problem)
@@ -154,23 +194,25 @@ def round_trips(
     rng = random.Random(f"{framework} {seed}")
     done, wrong, refused = 0, list[str](), Counter[str]()
     for _ in range(MOST_TRIES * count):
+        problem = random_problem(framework, rng) if done < count else None
+        while problem is not None and done < count:
+            # A network that the framework refuses is drawn once more, without what it refuses.
+            problem, again = None, problem
+            for plan in random_plans(again, rng, each):
+                try:
+                    found = differences(again, plan, framework)
+                except InputError as error:
+                    refused[error.faults[0].path] += 1
+                    problem = plainer(again, error)
+                    if problem is not None:
+                        break
+                    continue
+                done += 1
+                wrong += [f"{plan}: {one}" for one in found]
+                if done >= count:
+                    break
         if done >= count:
             break
-        problem = random_problem(framework, rng)
-        if problem is None:
-            continue
-        for plan in random_plans(problem, rng, each):
-            try:
-                found = differences(problem, plan, framework)
-            except InputError as error:
-                refused[error.faults[0].path] += 1
-                if error.faults[0].path.startswith("workload"):
-                    break  # No plan of this network can be written.
-                continue
-            done += 1
-            wrong += [f"{plan}: {one}" for one in found]
-            if done >= count:
-                break
     return done, wrong, refused
 
 
