@@ -194,17 +194,17 @@ def round_trips(
     rng = random.Random(f"{framework} {seed}")
     done, wrong, refused = 0, list[str](), Counter[str]()
     for _ in range(MOST_TRIES * count):
-        problem = random_problem(framework, rng) if done < count else None
-        while problem is not None and done < count:
+        wanted = random_problem(framework, rng)
+        while wanted is not None and done < count:
             # A network that the framework refuses is drawn once more, without what it refuses.
-            problem, again = None, problem
-            for plan in random_plans(again, rng, each):
+            problem, wanted = wanted, None
+            for plan in random_plans(problem, rng, each):
                 try:
-                    found = differences(again, plan, framework)
+                    found = differences(problem, plan, framework)
                 except InputError as error:
                     refused[error.faults[0].path] += 1
-                    problem = plainer(again, error)
-                    if problem is not None:
+                    wanted = plainer(problem, error)
+                    if wanted is not None:
                         break
                     continue
                 done += 1

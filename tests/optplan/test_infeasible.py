@@ -61,7 +61,7 @@ def only(known: Explanation) -> Reason:
 def test_memory_is_told_at_the_nearest_plan(m1: tuple[Explanation, list[WayOut]]) -> None:
     """70.55e9 parameters of 18 bytes on 16 devices are 73.9 GiB, whatever shares them."""
     reason = only(m1[0])
-    assert reason.rule == "capacity.hbm"
+    assert reason.rule == "capacity.optimizer"
     assert reason.plan is not None
     assert reason.plan.devices == 16
     assert "less a reserve of 7.50 GiB" in reason.text
