@@ -282,6 +282,26 @@ def _() -> Answer:
 
 
 @case(
+    "M25",
+    "meta-pytorch/torchtune#987",
+    "Llama-2-70B on 8 A100-80, every weight trained, 8-bit Adam paged out: about 51 GB",
+    "the optimizer is a dimension: its moments take 2 bytes a parameter, on the host",
+)
+def _() -> Answer:
+    asked = spec("llama-2-70b", 8, {**FULL, "zero": 3, "hsdp": False}, "a100-sxm-80gb")
+    asked["cluster"]["host"] = HOST
+    plan = {"tp": 1, "pp": 1, "dp": 8}
+    plain = priced(asked, **plan)
+    asked["workload"]["optimizer"] = "adam-8bit"
+    eight, away = priced(asked, **plan), priced(asked, **plan, offload=True)
+    held = [states(one) / GB for one in (plain, eight, away)]
+    text = f"{held[0]:.0f} GB of states, {held[1]:.0f} with moments in 8 bits, {held[2]:.1f} with "
+    text += f"these on the host: {holds(away)}"
+    right = away.verdict.holds and not eight.verdict.holds and near(held[2], 51, 0.05)
+    return Answer(text, right)
+
+
+@case(
     "M27",
     "deepspeedai/DeepSpeed#4093",
     "GPT-J-6B: 0.77 GB by the estimator, 13 GB in truth",
