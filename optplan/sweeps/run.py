@@ -150,7 +150,9 @@ class Run:
         numbers = iter(self.pending)
         try:
             self._loop(crew, numbers, answers)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if not _interrupting(error):
+                raise
             self.interrupted = True
         finally:
             crew.close()
@@ -218,3 +220,12 @@ class Run:
             rate = self.written / spent if spent > 0 else 0.0
             done = self._before + self.written
             self.progress(Progress(len(self.ask.grid), done, self.failed, rate))
+
+
+def _interrupting(error: BaseException | None) -> bool:
+    """Tell whether an error is a person's Ctrl-C, or one that a library made of it."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
