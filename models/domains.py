@@ -44,6 +44,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 }
 """Choices that are words; a value of the program is the place of its word."""
 
+FLAGS = ("sequence_parallel", "hsdp", "offload")
+"""Choices that are on or off."""
+
 MOST_BATCHES = 100_000
 """Global batches that one problem may leave open."""
 
@@ -55,6 +58,20 @@ def coded(name: str, value: object) -> int:
     """Return the program's value for a value as a person writes it."""
     words = WORDS.get(name)
     return words.index(str(value)) if words else int(value)  # type: ignore[call-overload]
+
+
+def decoded(name: str, value: int) -> bool | int | str:
+    """Return the value of a spec for one of the program; the reverse of `coded`."""
+    if name in WORDS:
+        return WORDS[name][value]
+    return bool(value) if name in FLAGS else value
+
+
+def word(name: str, value: int) -> str:
+    """Write a value of the program for people: a flag is on or off."""
+    if name in FLAGS:
+        return "on" if value else "off"
+    return str(decoded(name, value))
 
 
 def asked_values(problem: Problem) -> dict[str, Integers | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -65,3 +66,15 @@ class OwnFault(OptplanError):
     An answer that its own verifier refuses, or an engine that reports an invalid program, ends
     here.
     """
+
+
+def chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Go from an error to what caused it, and so on."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def interrupting(error: BaseException) -> bool:
+    """Tell whether an error is a person's Ctrl-C, or one that a library made of it."""
+    return any(isinstance(one, KeyboardInterrupt) for one in chain(error))

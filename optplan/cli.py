@@ -24,7 +24,7 @@ from optplan import (
 )
 from optplan.arguments import choices, intervals, memory, seconds, whole
 from optplan.flags import Json, Limits, Rules, Sets
-from optplan.models.errors import InputError, OptplanError
+from optplan.models.errors import InputError, OptplanError, chain
 from optplan.output import console, dump, write
 
 app = App(
@@ -407,13 +407,11 @@ def _prepare() -> None:
 
 def _unexpected(error: BaseException) -> tuple[list[str], int]:
     """Tell an interrupt that came in disguise and a full disk from a defect of ours."""
-    chain: BaseException | None = error
-    while chain is not None:
-        if isinstance(chain, KeyboardInterrupt):
+    for one in chain(error):
+        if isinstance(one, KeyboardInterrupt):
             return ["interrupted before anything was found"], EXIT_UNPROVEN
-        if isinstance(chain, OSError) and chain.errno == errno.ENOSPC:
-            return [f"cannot write the answer: {chain.strerror}"], EXIT_INPUT
-        chain = chain.__cause__ or chain.__context__
+        if isinstance(one, OSError) and one.errno == errno.ENOSPC:
+            return [f"cannot write the answer: {one.strerror}"], EXIT_INPUT
     where = _innermost(error)
     text = f"a fault of optplan itself: {type(error).__name__}: {error} ({where})"
     return [text], EXIT_OWN

@@ -12,7 +12,7 @@ from optplan.certificate import goal_of
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.price import Estimate
-from optplan.models.domains import WORDS, asked_values, coded
+from optplan.models.domains import FLAGS, WORDS, asked_values, coded
 from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import CHOICES, Formulation, formulate, plan_of
 from optplan.models.numbers import listed
@@ -192,7 +192,7 @@ def _refusal(name: str, value: object) -> tuple[str, str]:
     if words:
         wrong = value not in words
         return (f"cannot read {value!r}", f"one of {', '.join(words)}") if wrong else ("", "")
-    if name in ("sequence_parallel", "hsdp", "offload"):
+    if name in FLAGS:
         wrong = not isinstance(value, bool)
         return (f"cannot read {value!r}", "true or false") if wrong else ("", "")
     least, most = (0, 3) if name == "zero" else (1, 2**31 - 1)

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 from optplan.certificate import goal_of
 from optplan.models.cost.price import Estimate
-from optplan.models.domains import CHOICES
+from optplan.models.domains import CHOICES, decoded
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.rules.registry import Rule
-from optplan.models.spec.framework import CONTEXTS, SCHEDULES
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.space import ORDERS, RECOMPUTES
 from optplan.planner import FINE, checked, run
 from optplan.solvers.base import Holding, SolverConfig, Termination
 from optplan.solvers.search import Search
@@ -130,13 +128,7 @@ def _best(
 
 def narrowed(problem: Problem, key: Key) -> Problem:
     """Return the problem with every choice fixed, so that only layers are left to hand out."""
-    values: dict[str, object] = dict(zip(CHOICES, key, strict=True))
-    words = {"schedule": SCHEDULES, "recompute": RECOMPUTES, "context": CONTEXTS, "order": ORDERS}
-    for name, value in zip(CHOICES, key, strict=True):
-        if name in words:
-            values[name] = words[name][value]
-        elif name in ("sequence_parallel", "hsdp", "offload"):
-            values[name] = bool(value)
+    values = {name: decoded(name, value) for name, value in zip(CHOICES, key, strict=True)}
     return problem.model_copy(update={"search": problem.search.model_copy(update=values)})
 
 

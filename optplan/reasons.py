@@ -8,6 +8,7 @@ from optplan.judge import judge
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.memory import Slice
 from optplan.models.cost.price import Estimate, StageUse
+from optplan.models.domains import FLAGS
 from optplan.models.errors import InputError
 from optplan.models.formulate import Formulation, plan_of
 from optplan.models.numbers import listed
@@ -24,9 +25,6 @@ NEAREST_SECONDS = 20.0
 
 MOST_BROKEN = 4
 """Rules that one value is said to break at most."""
-
-FLAGS = ("sequence_parallel", "hsdp", "offload")
-"""Choices that are on or off."""
 
 STATES = ("parameters", "gradients", "optimizer")
 """Parts of a stage's memory that a batch does not change."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from optplan.certificate import goal_of
 from optplan.models.cost.price import Estimate
-from optplan.models.domains import CHOICES, WORDS
+from optplan.models.domains import CHOICES, word
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.program import Program
 from optplan.models.spec.plan import Plan
@@ -31,9 +31,6 @@ MOST_SETTLED = 5_000
 
 SECONDS = 60.0
 """Time for the search; what is not found by then is left out."""
-
-FLAGS = ("sequence_parallel", "hsdp", "offload")
-"""Choices that are yes or no."""
 
 
 class Near(Search):
@@ -209,15 +206,6 @@ def _apart(
 def _distance(one: Point, other: Point) -> int:
     """Count the parts of the shape in which two plans differ."""
     return sum(one[name] != other[name] for name in SHAPE)
-
-
-def word(name: str, value: int) -> str:
-    """Write a value of a choice as a person would type it."""
-    if name in WORDS:
-        return WORDS[name][value]
-    if name in FLAGS:
-        return "on" if value else "off"
-    return str(value)
 
 
 def differing(before: Point, after: Point) -> dict[str, str]:

@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 
 from optplan.load import load
-from optplan.models.errors import Fault, InputError
+from optplan.models.errors import Fault, InputError, interrupting
 from optplan.models.spec.problem import Problem
 from optplan.own_rules import RuleSet
 from optplan.planner import Spec
@@ -151,7 +151,7 @@ class Run:
         try:
             self._loop(crew, numbers, answers)
         except BaseException as error:
-            if not _interrupting(error):
+            if not interrupting(error):
                 raise
             self.interrupted = True
         finally:
@@ -220,12 +220,3 @@ class Run:
             rate = self.written / spent if spent > 0 else 0.0
             done = self._before + self.written
             self.progress(Progress(len(self.ask.grid), done, self.failed, rate))
-
-
-def _interrupting(error: BaseException | None) -> bool:
-    """Tell whether an error is a person's Ctrl-C, or one that a library made of it."""
-    while error is not None:
-        if isinstance(error, KeyboardInterrupt):
-            return True
-        error = error.__cause__ or error.__context__
-    return False

@@ -15,7 +15,7 @@ from optplan.models.formulate import CHOICES, plan_of
 from optplan.models.rules.registry import rules as every_rule
 from optplan.models.spec.plan import Plan
 from optplan.result import Verdict
-from tests.optplan.threads import GIB, spec
+from tests.optplan.threads import GIB
 
 
 @dataclass(frozen=True)
@@ -101,22 +101,6 @@ def priced(asked: Mapping[str, Any], **plan: Any) -> Priced:
     price = estimate(problem, whole)
     rules = [rule for rule in every_rule() if rule.applies(problem)]
     return Priced(whole, price, judge(problem, tuple(rules), whole, price))
-
-
-def fits(architecture: str | Mapping[str, Any], devices: int, **more: Any) -> bool:
-    """Tell whether some layout holds a job of one short sequence a device."""
-    search = {
-        "cp": 1,
-        "vpp": 1,
-        "schedule": "1f1b",
-        "micro_batch": 1,
-        "hsdp": False,
-        "order": "data_inside",
-        "recompute": "full",
-        "global_batch": devices,
-    }
-    asked = spec(architecture, devices, search, sequence=512, **more)
-    return optplan.solve(asked, top=0).plan is not None
 
 
 def gib(value: float) -> str:

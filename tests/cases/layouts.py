@@ -6,8 +6,8 @@ from typing import Any
 
 import optplan
 from optplan.models.spec.space import Limit
-from tests.cases.case import Answer, case, fits, near, priced
-from tests.optplan.threads import GPT, ONE_WAY, SMALL, spec
+from tests.cases.case import Answer, case, near, priced
+from tests.optplan.threads import GPT, ONE_WAY, SMALL, fits, spec
 
 
 @case(

@@ -8,16 +8,13 @@ from typing import Any
 import optplan
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.price import Estimate
-from tests.cases.case import Answer, allocated, case, fits, gib, holds, near, priced
-from tests.optplan.threads import GB, GIB, GPT, ONE_WAY, spec, states
+from tests.cases.case import Answer, allocated, case, gib, holds, near, priced
+from tests.optplan.threads import GB, GIB, GPT, MIMO, NEOX, ONE_WAY, fits, spec, states
 
 HOST = {"memory": "2 TB", "link": "50 GB/s", "bandwidth": "400 GB/s"}
 """A server with memory for an optimizer."""
 
 FULL = {**ONE_WAY, "recompute": "full"}
-
-NEOX = {**GPT, "layers": 44, "hidden": 6144, "heads": 64, "ffn": 24576, "vocabulary": 50432}
-"""GPT-NeoX 20B, arXiv 2204.06745, table 1."""
 
 GPT2_LARGE: Mapping[str, Any] = {
     "layers": 36,
@@ -155,20 +152,10 @@ def _() -> Answer:
     "etp 2 or pp 2 halves them to 37.85 GB",
 )
 def _() -> Answer:
-    shape = {
-        "layers": 48,
-        "hidden": 4096,
-        "heads": 64,
-        "kv_heads": 4,
-        "head_dim": 128,
-        "ffn": 16384,
-        "vocabulary": 152576,
-        "experts": {"count": 256, "per_token": 8, "ffn": 2048, "leading_dense": 1},
-    }
     said, right = [], True
     for layout in ({"tp": 1, "etp": 1}, {"tp": 2, "etp": 2}, {"pp": 2, "tp": 1, "etp": 1}):
         parts = max(layout["etp"], layout.get("pp", 1))
-        asked = spec(shape, 16, {**FULL, "zero": 0}, sequence=512)
+        asked = spec(MIMO, 16, {**FULL, "zero": 0}, sequence=512)
         asked["workload"]["lora"] = {"rank": 8, "layers": "attention"}
         plan = {"ep": 8, "pp": 1, "dp": 16 // parts, "sequence_parallel": layout["tp"] > 1}
         ours = priced(asked, **{**plan, **layout})
@@ -204,8 +191,7 @@ def _() -> Answer:
     "infeasible: 185 GB a device",
 )
 def _() -> Answer:
-    shape = {**NEOX, "tied_embeddings": False}
-    asked = spec(shape, 2, {**FULL, "zero": 0}, "a100-sxm-40gb", 512)
+    asked = spec(NEOX, 2, {**FULL, "zero": 0}, "a100-sxm-40gb", 512)
     ours = priced(asked, tp=2, pp=1, dp=1)
     text = f"{states(ours) / GB:.0f} GB, {holds(ours)}"
     return Answer(text, not ours.verdict.holds and near(states(ours), 185 * GB, 0.01))
@@ -218,9 +204,8 @@ def _() -> Answer:
     "tp 4 pp 6, uneven: 14.4 GiB on average, about 16.5 on the first stage",
 )
 def _() -> Answer:
-    shape = {**NEOX, "tied_embeddings": False}
     search = {**ONE_WAY, "zero": 0, "recompute": "full", "sequence_parallel": False}
-    asked = spec(shape, 24, {**search, "global_batch": 96}, "a100-sxm-40gb")
+    asked = spec(NEOX, 24, {**search, "global_batch": 96}, "a100-sxm-40gb")
     held = (8, 7, 7, 7, 7, 8)
     ours = priced(asked, tp=4, pp=6, dp=1, layers_per_stage=held)
     every = [states(ours, i) / GIB for i in range(6)]

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 import optplan
-from optplan.planner import run as solved
 from tests.optplan.threads import (
     GB,
     GIB,
-    GPT,
+    MIMO,
+    NEOX,
     ONE_WAY,
     accepted,
+    fits,
     refused,
     spec,
     states,
 )
-
-
-def fits(architecture: str | Mapping[str, Any], devices: int, **more: Any) -> bool:
-    """Tell whether any layout of some devices holds a model, one sequence at a time."""
-    search = {**ONE_WAY, "global_batch": devices, "recompute": "full"}
-    asked = spec(architecture, devices, search, sequence=512, **more)
-    return bool(solved(optplan.load(asked))[1].best)
 
 
 def test_m1_two_nodes_are_too_few_for_70b() -> None:
@@ -85,19 +78,6 @@ def test_m7_states_of_experts_count_their_own_data_ranks(
     assert answer.verdict.holds == (devices == 16)
 
 
-MIMO: Mapping[str, Any] = {
-    "layers": 48,
-    "hidden": 4096,
-    "heads": 64,
-    "kv_heads": 4,
-    "head_dim": 128,
-    "ffn": 16384,
-    "vocabulary": 152576,
-    "experts": {"count": 256, "per_token": 8, "ffn": 2048, "leading_dense": 1},
-}
-"""MiMo-V2-Flash by its experts; attention is simplified."""
-
-
 @pytest.mark.parametrize(
     ("layout", "parts"),
     [({"tp": 1, "etp": 1}, 1), ({"tp": 2, "etp": 2}, 2), ({"pp": 2, "tp": 1, "etp": 1}, 2)],
@@ -133,15 +113,11 @@ def test_m13_sharding_what_is_small_does_not_help(layout: dict[str, int]) -> Non
     accepted(wide, tp=8, pp=4, dp=1)
 
 
-NEOX = {**GPT, "layers": 44, "hidden": 6144, "heads": 64, "ffn": 24576, "vocabulary": 50432}
-
-
 def test_m15_20b_on_two_small_devices() -> None:
     """EleutherAI/gpt-neox#606: 185 GB a device."""
-    shape = {**NEOX, "tied_embeddings": False}
-    assert not fits(shape, 2, accelerator="a100-sxm-40gb")
+    assert not fits(NEOX, 2, accelerator="a100-sxm-40gb")
     search = {**ONE_WAY, "zero": 0, "recompute": "full"}
-    asked = spec(shape, 2, search, "a100-sxm-40gb", 512)
+    asked = spec(NEOX, 2, search, "a100-sxm-40gb", 512)
     answer = refused(asked, "capacity.optimizer[stage=0]", tp=2, pp=1, dp=1)
     assert states(answer) / GB == pytest.approx(185, abs=1)
 

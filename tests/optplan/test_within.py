@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import optplan
+from optplan.models.domains import word
 from optplan.models.formulate import CHOICES
-from optplan.within import SHAPE, word
+from optplan.within import SHAPE
 from tests.optplan.command import run
 from tests.robust import small_problem
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import optplan
 from optplan.models.cost.price import Estimate
+from optplan.planner import run
 from optplan.result import Evaluation
 
 GPT: Mapping[str, Any] = {
@@ -34,6 +35,29 @@ ONE_WAY = {
 """One value for what a thread does not turn on."""
 
 PLAIN = {**ONE_WAY, "recompute": "none", "zero": 0, "sequence_parallel": False}
+
+NEOX = {
+    **GPT,
+    "layers": 44,
+    "hidden": 6144,
+    "heads": 64,
+    "ffn": 24576,
+    "vocabulary": 50432,
+    "tied_embeddings": False,
+}
+"""GPT-NeoX 20B, arXiv 2204.06745, table 1."""
+
+MIMO: Mapping[str, Any] = {
+    "layers": 48,
+    "hidden": 4096,
+    "heads": 64,
+    "kv_heads": 4,
+    "head_dim": 128,
+    "ffn": 16384,
+    "vocabulary": 152576,
+    "experts": {"count": 256, "per_token": 8, "ffn": 2048, "leading_dense": 1},
+}
+"""MiMo-V2-Flash by its experts; attention is simplified."""
 
 GB, GIB = 10**9, 2**30
 
@@ -103,3 +127,10 @@ def states(answer: Priced, stage: int = 0) -> int:
     """Bytes of weights, gradients and optimizer on one device."""
     parts = answer.estimate.memory.stages[stage].parts
     return parts["parameters"] + parts["gradients"] + parts["optimizer"]
+
+
+def fits(architecture: str | Mapping[str, Any], devices: int, **more: Any) -> bool:
+    """Tell whether any layout of some devices holds a model, one sequence at a time."""
+    search = {**ONE_WAY, "global_batch": devices, "recompute": "full"}
+    asked = spec(architecture, devices, search, sequence=512, **more)
+    return bool(run(optplan.load(asked))[1].best)
