@@ -13,6 +13,7 @@ from optplan.models.cost.block import Ranks
 from optplan.models.cost.layout import Owned, Place, excess, kept, owned, pieces
 from optplan.models.cost.memory import Slice
 from optplan.models.cost.schedule import IDLE_IF_SHORT, enough
+from optplan.models.cost.surcharges import asked_of, seconds_of
 from optplan.models.cost.traffic import crossings, data_inside, hop_seconds, p2p_exposed
 from optplan.models.layout import fixed_shape, flying, idle_forms
 from optplan.models.pipeline import Pipeline
@@ -56,7 +57,9 @@ def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pi
     states_keys, held = _states(say, problem, places)
     hop_keys, hops = _hops(say, problem)
     batch = float(say.domain["global_batch"].max(initial=1))
+    added = _surcharges(say, problem)
     longest = longest_step(problem, busy_keys, busy, held, hops, batch)
+    longest += sum(float(seconds.max(initial=0.0)) for _, _, seconds in added)
     if near is not None:
         longest = min(longest, ROOM * batch * near)
     say.tick = tick_of(longest)
@@ -68,6 +71,13 @@ def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pi
 
     say.price("price.micro_batch", busy_keys, {name: ticks(s) for name, s in busy.items()})
     _price_states(say, problem, states_keys, held, ticks)
+    if added:
+        terms: list[tuple[int, str]] = [(1, "once_shared")]
+        for index, (name, keys, seconds) in enumerate(added):
+            column = f"surcharge_{index}"
+            say.price(name, keys, {column: ticks(seconds)})
+            terms.append((1, column))
+        say.sum("price.surcharges", "once_fixed", tuple(terms))
     _price_hops(say, problem, hop_keys, {name: ticks(s) for name, s in hops.items()})
     _activations(say, problem)
     _shapes(say, problem)
@@ -172,7 +182,9 @@ def _price_states(
         if problem.cluster.host is not None:
             gives[f"host_{end}"] = _bounded(part.host, most, like)
         gives[f"once_{end}"] = ticks(_reals(getattr(held, f"once_{end}").total, like))
-    gives["once_fixed"] = ticks(_reals(held.latency.total, like))
+    gives["once_shared" if problem.surcharges else "once_fixed"] = ticks(
+        _reals(held.latency.total, like)
+    )
     gives["fetched"] = _bounded(held.fetched, most, like)
     if _fetches(say):
         for end in ("layer", "front", "back"):
@@ -225,6 +237,18 @@ def _price_hops(
     say.sum("price.hop", "hop", ((1, "sent_near"), (1, "more")))
     say.multiply("price.hop", "hop_once", "several", "hop")
     say.multiply("price.hop", "hop_steady", "vpp", "hop_once")
+
+
+def _surcharges(say: Builder, problem: Problem) -> list[tuple[str, dict[str, Integers], Reals]]:
+    """Seconds that the user's own reckoning adds to a step: name, the choices' values, seconds."""
+    found = []
+    for one in problem.surcharges:
+        # A time that depends on nothing is a table over whatever has fewest values.
+        names = asked_of(one) or ("pp",)
+        keys = dict(zip(names, grid(say, names), strict=True))
+        seconds = np.broadcast_to(seconds_of(one, keys), keys[names[0]].shape)
+        found.append((f"surcharges.{one.name}", keys, seconds))
+    return found
 
 
 def _activations(say: Builder, problem: Problem) -> None:

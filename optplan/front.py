@@ -18,7 +18,7 @@ from optplan.models.spec.problem import TIMED, GoalName, Problem
 from optplan.models.tabulate import ROOM
 from optplan.planner import answered, checked
 from optplan.result import FrontClaim, FrontPoint
-from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination, time_left
+from optplan.solvers.base import Holding, Outcome, Solver, SolverConfig, Termination, time_left
 
 SAME = 1e-9
 """Values that differ by less than this share count as equal, as in limits."""
@@ -112,7 +112,7 @@ class _Asked:
 def front_of(
     problem: Problem,
     rules: tuple[Rule, ...],
-    engine: str,
+    engine: str | Solver,
     config: SolverConfig,
     resolution: int | None,
     first: dict[str, int],
@@ -178,7 +178,7 @@ class _Walk:
         self,
         problem: Problem,
         rules: tuple[Rule, ...],
-        engine: str,
+        engine: str | Solver,
         config: SolverConfig,
         resolution: int,
         first: dict[str, int],

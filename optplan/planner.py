@@ -28,6 +28,7 @@ from optplan.solvers.base import (
     Holding,
     Outcome,
     Progress,
+    Solver,
     SolverConfig,
     Termination,
     time_left,
@@ -68,7 +69,7 @@ def problem_of(spec: Spec, sets: Sequence[str] = (), limits: Sequence[Condition]
 def solve(
     spec: Spec,
     *,
-    engine: str = "cp-sat",
+    engine: str | Solver = "cp-sat",
     top: int = 5,
     time_limit: float | None = None,
     sets: Sequence[str] = (),
@@ -90,7 +91,8 @@ def solve(
     spec
         Path of a YAML file, a mapping of the same shape, or a problem.
     engine
-        ``cp-sat``, ``milp`` (``milp:scip`` and others by name), ``exhaustive`` or ``paper``.
+        ``cp-sat``, ``milp`` (``milp:scip`` and others by name), ``exhaustive``, ``paper``, one that
+        an installed package offers, or a function of a program and a ``SolverConfig``.
     top
         Next-best plans to return; 0: neither these nor what lies within the model's error, which
         takes a search of its own.
@@ -181,7 +183,7 @@ def _without_price(
 def run(
     problem: Problem,
     rules: tuple[Rule, ...] = (),
-    engine: str = "cp-sat",
+    engine: str | Solver = "cp-sat",
     config: SolverConfig | None = None,
     reduce: bool = True,
     constrain: Constrain | None = None,
@@ -262,7 +264,7 @@ def _finer(form: Formulation, held: Mapping[str, int], near: float) -> Formulati
 
 def _engine(
     form: Formulation,
-    engine: str,
+    engine: str | Solver,
     config: SolverConfig,
     reduce: bool,
     constrain: Constrain | None,
@@ -285,11 +287,11 @@ def _engine(
     found = proved(form.program, config, how.prove_left, lambda best: checked(form, best))
     # Where nothing was left to prove the search speaks, on behalf of whoever was asked.
     return replace(
-        found, engine=found.engine.replace("cp-sat, search", f"{kind_of(engine)}, search")
+        found, engine=found.engine.replace("cp-sat, search", f"{kind_of(str(engine))}, search")
     )
 
 
-def answered(form: Formulation, engine: str, config: SolverConfig) -> Outcome:
+def answered(form: Formulation, engine: str | Solver, config: SolverConfig) -> Outcome:
     """Ask an engine for the best point of a formulation, as it stands."""
     return _engine(form, engine, config, True, None)
 

@@ -30,10 +30,16 @@ def resolve(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
         Receives every name and file that leads nowhere, and every limit that cannot be read.
     """
     root = calibration_file(root, folder, faults)
-    for key, step in (("workload", _workload), ("cluster", _cluster), ("limits", _limits)):
+    for key, step in (("workload", _workload), ("cluster", _cluster)):
         node = root.child(key)
         if node is not None:
             root = root.put(key, step(node, folder, faults), root.keys[key])
+    for key, (text, stem, example, check) in _OWN.items():
+        node = root.child(key)
+        if node is not None:
+            root = root.put(
+                key, _own(node, key, text, stem, example, check, faults), root.keys[key]
+            )
     return _calibration(_framework(root, faults), faults)
 
 
@@ -127,26 +133,52 @@ def _usual(device: Node) -> dict[str, Node | None]:
     return {"devices_per_node": device.child("domain") or Node(REFUSED), "network": network}
 
 
-def _limits(node: Node, _folder: pathlib.Path, faults: list[Fault]) -> Node:
-    """Give every limit a name, and read every condition."""
+def _limit_of(text: str) -> object:
+    """Read a limit; late, because the language is needed only where there are some."""
+    from optplan.models.expression import parse
+
+    return parse(text)
+
+
+def _surcharge_of(text: str) -> object:
+    """Read a surcharge."""
+    from optplan.models.expression import parse_time
+
+    return parse_time(text)
+
+
+Check = Callable[[str], object]
+
+_OWN: dict[str, tuple[str, str, str, Check]] = {
+    "limits": ("rule", "limit", "['pp <= 4']", _limit_of),
+    "surcharges": ("seconds", "surcharge", "['40 ms']", _surcharge_of),
+}
+"""Lists of the user's own texts: key of the text, what an item is called, an example, how it is
+read."""
+
+
+def _own(
+    node: Node, key: str, text: str, stem: str, example: str, check: Check, faults: list[Fault]
+) -> Node:
+    """Give every item of a list a name, and read every text."""
     if node.value is None:
-        problem, remedy = "'limits' is empty", "write a list such as ['pp <= 4'], or no 'limits'"
-        faults.append(Fault(node.place, "limits", problem, remedy))
+        problem, remedy = f"'{key}' is empty", f"write a list such as {example}, or no '{key}'"
+        faults.append(Fault(node.place, key, problem, remedy))
         return replace(node, value=[])
     if not isinstance(node.value, list):
         return node
     first: dict[str, str] = {}
     items: list[Node] = []
     for index, written in enumerate(node.value):
-        item = _limit(written, index)
-        name, rule = item.child("name"), item.child("rule")
-        path = ("limits", index)
-        if rule is not None and isinstance(rule.value, str) and rule.value:
-            _check_condition(rule, dots(path if rule is written else (*path, "rule")), faults)
+        item = _item(written, text, f"{stem}-{index + 1}")
+        name, said = item.child("name"), item.child(text)
+        path = (key, index)
+        if said is not None and isinstance(said.value, str) and said.value:
+            _check(said, dots(path if said is written else (*path, text)), check, faults)
         if name is not None and isinstance(name.value, str):
             if name.value in first:
-                problem = f"limit name '{name.text}' is given twice"
-                remedy = "give each limit its own name"
+                problem = f"{stem} name '{name.text}' is given twice"
+                remedy = f"give each {stem} its own name"
                 faults.append(Fault(name.place, dots((*path, "name")), problem, remedy))
                 item = item.put("name", Node(REFUSED), "")
             else:
@@ -155,26 +187,25 @@ def _limits(node: Node, _folder: pathlib.Path, faults: list[Fault]) -> Node:
     return replace(node, value=items)
 
 
-def _limit(written: Node, index: int) -> Node:
-    """Write one limit as a mapping with a name."""
-    name = replace(written, value=f"limit-{index + 1}", text=f"limit-{index + 1}")
+def _item(written: Node, text: str, usual: str) -> Node:
+    """Write one item as a mapping with a name."""
+    name = replace(written, value=usual, text=usual)
     if isinstance(written.value, str):
-        keys = {"name": written.place, "rule": written.place}
-        return replace(written, value={"name": name, "rule": written}, keys=keys)
+        keys = {"name": written.place, text: written.place}
+        return replace(written, value={"name": name, text: written}, keys=keys)
     if isinstance(written.value, dict) and written.child("name") is None:
         return written.put("name", name, written.place)
     return written
 
 
-def _check_condition(rule: Node, path: str, faults: list[Fault]) -> None:
-    """Read a limit's condition, and note what is wrong where in the text it is."""
-    # Late, because the language is needed only where there are limits.
-    from optplan.models.expression import ExpressionError, parse
+def _check(said: Node, path: str, check: Check, faults: list[Fault]) -> None:
+    """Read a text, and note what is wrong where in it."""
+    from optplan.models.expression import ExpressionError
 
     try:
-        parse(str(rule.value))
+        check(str(said.value))
     except ExpressionError as error:
-        faults.append(Fault(rule.at(error.column), path, error.problem, error.remedy))
+        faults.append(Fault(said.at(error.column), path, error.problem, error.remedy))
 
 
 def calibration_file(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:

@@ -58,14 +58,13 @@ def json_schema() -> Schema:
 
     schema["properties"]["framework"] = _framework(schema["properties"]["framework"])
 
-    limits = schema["properties"]["limits"]
-    limits["items"] = {
-        "anyOf": [
-            {"type": "string", "examples": ["pp * tp <= 32", "peak_memory <= 72 GB"]},
-            limits["items"],
-        ]
-    }
-    records["Limit"]["required"].remove("name")
+    for key, record, examples in (
+        ("limits", "Limit", ["pp * tp <= 32", "peak_memory <= 72 GB"]),
+        ("surcharges", "Surcharge", ["40 ms", "2 us * dp * tp"]),
+    ):
+        listed = schema["properties"][key]
+        listed["items"] = {"anyOf": [{"type": "string", "examples": examples}, listed["items"]]}
+        records[record]["required"].remove("name")
     _write_defaults_with_units(schema)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from optplan.models.errors import Fault, InputError
 from optplan.models.program import Program
 from optplan.solvers.base import Outcome, Solver, SolverConfig
+from optplan.solvers.outside import Outside, offered, outside
 
 if TYPE_CHECKING:
     from optplan.solvers.proved import ProveLeft
@@ -70,23 +71,32 @@ def kind_of(name: str) -> str:
 
 def available(name: str) -> str | None:
     """Return None where an engine can run, else what to install; imports nothing."""
+    if name not in ENGINES:
+        return None if name in offered() else f"{name} is not offered; install its package"
     package = ENGINES[name][1]
     return None if find_spec(package) else f"{name} is not installed; pip install {package}"
 
 
-def require(name: str) -> None:
+def require(name: str | Solver) -> None:
     """
     Refuse an engine that does not exist or cannot run here; imports no engine but a named solver's.
+
+    A function is an engine from outside.
 
     Raises
     ------
     InputError
         With the known engines, or with what to install.
     """
+    if not isinstance(name, str):
+        return
     kind, _, solver = name.partition(":")
+    if kind not in ENGINES and name in offered():
+        return
     if kind not in ENGINES or (":" in name and (kind != "milp" or not solver)):
-        near = difflib.get_close_matches(kind, ENGINES, 1)
-        remedy = f"one of {', '.join(ENGINES)}, or milp:NAME with a solver that Pyomo has"
+        known = [*ENGINES, *offered()]
+        near = difflib.get_close_matches(kind, known, 1)
+        remedy = f"one of {', '.join(known)}, or milp:NAME with a solver that Pyomo has"
         remedy = f"did you mean {near[0]}? {remedy}" if near else remedy
         raise InputError([Fault("", "engine", f"there is no engine {name!r}", remedy)])
     missing = available(kind)
@@ -97,18 +107,26 @@ def require(name: str) -> None:
         import_module("optplan.solvers.milp_solver").require(solver)
 
 
-def engine(name: str) -> Solver:
+def engine(name: str | Solver) -> Solver:
     """Import an engine and return its ``solve``."""
     require(name)
+    if not isinstance(name, str):
+        return Outside(getattr(name, "__name__", type(name).__name__), name)
     kind, _, solver = name.partition(":")
+    if kind not in ENGINES:
+        own = outside(name)
+        assert own is not None
+        return own
     solve = import_module(ENGINES[kind][0]).solve
     found: Solver = partial(solve, solver=solver) if solver else solve
     return found
 
 
-def proving(name: str) -> Proving | None:
+def proving(name: str | Solver) -> Proving | None:
     """Import how an engine proves what a search has left; None for one that does not."""
     require(name)
+    if not isinstance(name, str):
+        return None
     kind, _, solver = name.partition(":")
     if kind not in PROVERS:
         return None

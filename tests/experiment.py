@@ -4,7 +4,8 @@ The paper's experiment on the machine at hand: profile, predict every layout, ru
 ``python -m tests.experiment --out DIR`` profiles with two and with four processes, trains two small
 networks under every feasible (d, t, p) with micro-batches of 1 to 8, draws the micro-batch curve of
 two stages, and prints what came out as Markdown. It needs PyTorch. What lies in DIR already is not
-done again. Nothing that is fitted has seen a step of training.
+done again. Nothing that is fitted has seen a step of training. ``--readme`` writes the summary into
+the README.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from optplan.runs.predict import Prediction, predict
 from optplan.runs.score import errors, ranking
 from optplan.runs.table import read_runs
 from optplan.validate import Validation
+from tests.readme import README, part
 
 MODELS = {
     "narrow": "layers: 4, hidden: 256, heads: 4, ffn: 704, vocabulary: 4096",
@@ -128,6 +130,19 @@ def scored(rows: Sequence[Prediction]) -> str:
     )
 
 
+def row_of(
+    name: str, processes: int, rows: Sequence[Prediction], flat: Sequence[Prediction]
+) -> str:
+    """Sum up a comparison as a row of the README's table."""
+    cells = [f"| {name}, {processes} processes | {len(rows)}"]
+    for some in (rows, flat):
+        found, order = errors(row.error for row in some), ranking(some)
+        cells.append(
+            f"{found.mean_abs_pct:.1f} % | {order.kendall_tau:.2f} | {order.top1_regret_pct:.1f} %"
+        )
+    return " | ".join(cells) + " |"
+
+
 def lines_of(rows: Iterable[Prediction], flat: Iterable[Prediction]) -> Iterable[str]:
     """Write predictions beside measurements as a table, the fastest measured first."""
     yield "| layout | measured | predicted | error | constant rho |"
@@ -146,8 +161,8 @@ def lines_of(rows: Iterable[Prediction], flat: Iterable[Prediction]) -> Iterable
         )
 
 
-def compared(folder: Path, name: str, processes: int, machine: Path, steps: int) -> None:
-    """Measure one network on some processes, and print the comparison."""
+def compared(folder: Path, name: str, processes: int, machine: Path, steps: int) -> str:
+    """Measure one network on some processes, print the comparison, and sum it up."""
     batch = 16
     spec = spec_of(folder, name, processes, batch, "{max: 8}")
     runs = folder / f"{name}-{processes}.csv"
@@ -161,6 +176,7 @@ def compared(folder: Path, name: str, processes: int, machine: Path, steps: int)
     print(f"\nThe model: {scored(rows)}. Constant rho: {scored(others)}.")
     spread = spreads(runs)
     print(f"Steps: {steps} a layout, spread (slowest less fastest over median) {spread}.")
+    return row_of(name, processes, rows, others)
 
 
 def under_constant_rho(rows: Sequence[Prediction], runs: Path, machine: Path) -> list[Prediction]:
@@ -208,8 +224,8 @@ def best_micro_batch(problem: Problem, plan: Plan) -> float:
     return math.sqrt(plan.global_batch * alpha / (plan.dp * (plan.pp - 1) * beta))
 
 
-def curve(folder: Path, name: str, machine: Path, steps: int) -> None:
-    """Measure the micro-batch curve of two stages (Fig. 4 of the paper), and print it."""
+def curve(folder: Path, name: str, machine: Path, steps: int) -> str:
+    """Measure the micro-batch curve of two stages (Fig. 4 of the paper), print it, sum it up."""
     spec = spec_of(folder, name, 2, 32, "{max: 16}", "  pp: 2")
     runs = folder / f"{name}-curve.csv"
     problem, found = table(spec, runs, machine, steps)
@@ -234,13 +250,30 @@ def curve(folder: Path, name: str, machine: Path, steps: int) -> None:
     )
     known = [row for row in rows if row.measured_step_seconds is not None]
     if not known:
-        return
+        return f"| {name} | | | | |"
     best = min(known, key=lambda row: row.measured_step_seconds or math.inf).layout.split()[6][1:]
     foretold = min(rows, key=lambda row: row.predicted_step_seconds).layout.split()[6][1:]
+    lemma = best_micro_batch(problem, plan)
     print(
         f"\nFastest measured at b = {best}, in the model at b = {foretold}; the lemma puts it at "
-        f"{best_micro_batch(problem, plan):.1f}."
+        f"{lemma:.1f}."
     )
+    times = ", ".join(
+        f"{row.measured_step_seconds:.2f}" for row in known if row.measured_step_seconds
+    )
+    return f"| {name} | {times} | {best} | {foretold} | {lemma:.1f} |"
+
+
+def written(rows: Sequence[str], curves: Sequence[str]) -> None:
+    """Write the summary into the README."""
+    head = "| | layouts | error | tau | regret | constant rho | tau | regret |"
+    lines = [head, "| --- |" + " ---: |" * 7, *rows, ""]
+    head = "| two stages, G 32 | seconds at b = 1, 2, 4, 8, 16 | fastest b | in the model | lemma |"
+    lines += [head, "| --- | --- |" + " ---: |" * 3, *curves, ""]
+    text = README.read_text(encoding="utf-8")
+    old = part(text, "experiment")
+    text = text.replace(f"<!-- experiment -->\n{old}", "<!-- experiment -->\n" + "\n".join(lines))
+    README.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -250,16 +283,19 @@ def main() -> None:
     parser.add_argument("--processes", default="2,4", help="numbers of processes")
     parser.add_argument("--budget", type=float, default=180.0, help="seconds of each profile")
     parser.add_argument("--steps", type=int, default=7, help="steps of each layout")
+    parser.add_argument("--readme", action="store_true", help="write the summary into the README")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     print(f"load before {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors")
+    rows, curves = [], []
     for processes in map(int, given.processes.split(",")):
         machine = profiled(given.out, processes, given.budget)
         for name in MODELS:
-            compared(given.out, name, processes, machine, given.steps)
+            rows.append(compared(given.out, name, processes, machine, given.steps))
         if processes == 2:
-            for name in MODELS:
-                curve(given.out, name, machine, given.steps)
+            curves += [curve(given.out, name, machine, given.steps) for name in MODELS]
+    if given.readme:
+        written(rows, curves)
     print(f"\nload after {os.getloadavg()[0]:.1f}")
 
 

@@ -28,7 +28,7 @@ def random_spec(seed: int) -> Spec:
         points = exhaustive.count(form.program)
         # A space without a point is worth one problem in twenty.
         if points <= MOST_POINTS and (points or rng.random() < 0.05):
-            return _dearer(seed, spec | {"limits": _limits(rng, form)})
+            return _surcharged(seed, _dearer(seed, spec | {"limits": _limits(rng, form)}))
 
 
 def _dearer(seed: int, spec: Spec) -> Spec:
@@ -43,6 +43,31 @@ def _dearer(seed: int, spec: Spec) -> Spec:
     }
     cluster["accelerator"] = cluster["accelerator"] | {"power": rng.choice(("400 W", "1.2 kW"))}
     return spec | {"cluster": cluster, "goal": rng.choice(("cheapest", "least-energy"))}
+
+
+SURCHARGES = (
+    "{} s",
+    "{} s * tp * pp * dp * cp",
+    "{} s * (pp - 1)",
+    "max({} s, {} s * dp)",
+    "{} s * (micro_batches // 3 + zero)",
+    "{} s * max(0, 4 - micro_batch) + {} s * (vpp % 3)",
+    "{} s * ep * etp",
+)
+"""Times that a step takes on top, with room for numbers."""
+
+
+def _surcharged(seed: int, spec: Spec) -> Spec:
+    """Add prices of the user's own now and then."""
+    rng = random.Random(f"surcharge {seed}")
+    if spec["prices"] == "paper" or rng.random() < 0.75:
+        return spec
+    texts = rng.sample(SURCHARGES, rng.choice((1, 1, 2, 3)))
+    # A few digits at any size: from far below a step to far above it.
+    scale = 10.0 ** rng.uniform(-6, 1)
+    sizes = [tuple(f"{scale * rng.random():.9f}" for _ in range(2)) for _ in texts]
+    added = [text.format(*size) for text, size in zip(texts, sizes, strict=True)]
+    return spec | {"surcharges": added}
 
 
 def _without_limits(rng: random.Random) -> Spec:

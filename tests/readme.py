@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -42,7 +43,26 @@ def screen() -> str:
     return "```text\n" + "\n".join(lines).strip() + "\n```\n"
 
 
-PARTS = {"rules": markdown, "calibrations": calibrations, "screen": screen}
+def whole(example: str) -> Callable[[], str]:
+    """Return what shows a file of the examples whole."""
+    path = FIRST_EXAMPLE.parents[1] / example
+    kind = {".py": "python", ".yaml": "yaml"}[path.suffix]
+    return lambda: f"```{kind}\n{path.read_text(encoding='utf-8')}```\n"
+
+
+WHOLE = {
+    "custom_rule": "custom_rule.py",
+    "own-cluster": "own-cluster.yaml",
+    "own_engine": "own_engine.py",
+}
+"""Name of a part: the example that it shows."""
+
+PARTS = {
+    "rules": markdown,
+    "calibrations": calibrations,
+    "screen": screen,
+    **{name: whole(example) for name, example in WHOLE.items()},
+}
 """Name of a generated part: what writes it."""
 
 

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from tests.readme import PARTS, README, part
+from tests.readme import PARTS, README, WHOLE, part
 
 pytestmark = pytest.mark.skipif(not README.is_file(), reason="the README is not beside the tests")
 
 
-@pytest.mark.parametrize("name", ["rules", "calibrations"])
+@pytest.mark.parametrize("name", ["rules", "calibrations", *WHOLE])
 def test_a_generated_part_is_up_to_date(name: str) -> None:
     assert part(README.read_text(encoding="utf-8"), name) == PARTS[name](), (
         "run python -m tests.readme"

@@ -20,6 +20,7 @@ from optplan.models.cost.schedule import (
     flight,
     late_seconds,
 )
+from optplan.models.cost.surcharges import surcharge_seconds
 from optplan.models.cost.traffic import crossings, data_inside, hop_seconds, p2p_exposed
 from optplan.models.spec.framework import CONTEXTS
 from optplan.models.spec.plan import Plan
@@ -188,6 +189,7 @@ class _Layout:
             "TB": self._bubble(stages),
             "TCP": fill + m * steady,
             "T_opt": update,
+            "T_own": surcharge_seconds(self.problem, plan),
         }
 
     def _once(self, stage: int) -> float:

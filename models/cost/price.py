@@ -19,9 +19,11 @@ TERMS = {
     "TB": "pipeline bubble",
     "TCP": "transfers between stages",
     "T_opt": "optimizer step",
+    "T_own": "surcharges of the spec",
 }
 """
-Terms of the step time, in the order of Eq. 1 of arXiv 2501.00254; it lacks TCC, TCE, TL and T_opt.
+Terms of the step time, in the order of Eq. 1 of arXiv 2501.00254; it lacks TCC, TCE, TL, T_opt and
+T_own.
 """
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "working", "reserve")

@@ -12,12 +12,14 @@ from optplan.models.expression.dimensions import (
     combine,
     compare,
     condition,
+    dimension_of,
     extreme,
     membership,
     negative,
 )
 from optplan.models.expression.leaves import Part, Word, few_digits, literal, named, quantity
 from optplan.models.expression.scanner import KEYWORDS, RELATIONS, Token, scan
+from optplan.models.expression.spans import span
 from optplan.models.expression.tree import (
     DEPTH,
     And,
@@ -26,10 +28,12 @@ from optplan.models.expression.tree import (
     Not,
     Operation,
     Or,
+    Value,
     bounded,
+    names,
     too_deep,
 )
-from optplan.models.expression.vocabulary import WORDS
+from optplan.models.expression.vocabulary import NAMES, WORDS, Dimension
 
 
 def parse(text: str) -> Condition:
@@ -44,6 +48,34 @@ def parse(text: str) -> Condition:
     if not text.strip():
         raise ExpressionError(0, "the limit is empty", "write a condition, e.g. tp * pp <= 32")
     return condition(_whole(text, _Parser.either))
+
+
+def parse_time(text: str) -> Value:
+    """
+    Read a time that choices make up, such as ``2 us * dp * tp``, and that never is below zero.
+
+    Raises
+    ------
+    ExpressionError
+        With the column and the remedy, for everything else.
+    """
+    if not text.strip():
+        raise ExpressionError(0, "the time is empty", "write one, e.g. 40 ms or 2 us * dp * tp")
+    node = amount(_whole(text, _Parser.sum))
+    for name in sorted(names(node)):
+        if name == "devices":
+            raise ExpressionError(0, "devices may be idle", "write tp * pp * dp * cp")
+        if NAMES[name].dimension is not Dimension.NUMBER:
+            problem = f"{name} depends on the time itself, or is no number of ranks or batches"
+            raise ExpressionError(0, problem, "use tp, pp, dp and other choices that are numbers")
+    kind = dimension_of(node)
+    if kind is not Dimension.SECONDS:
+        remedy = "multiply by a time, e.g. 2 us * dp"
+        raise ExpressionError(0, f"this is {kind.value}, not a time", remedy)
+    if span(node)[0] < 0:
+        remedy = "write max(0 s, ...) around what may be less"
+        raise ExpressionError(0, "this may be less than nothing", remedy)
+    return node
 
 
 def operand(text: str) -> Part:

@@ -88,6 +88,27 @@ def evaluate(
             return _plain(np.logical_not(evaluate(part, values)))
 
 
+def amount_of(
+    node: Value, values: Mapping[str, int | float | np.generic | NDArray[Any]]
+) -> int | float | Fraction | NDArray[Any]:
+    """
+    Compute a value, elementwise where values are arrays.
+
+    Parameters
+    ----------
+    node
+        A value that cannot divide by zero, such as `parse_time` returns.
+    values
+        A number or an array for every name in ``names(node)``; arrays are broadcast.
+
+    Returns
+    -------
+    int, float, Fraction or ndarray
+        Exact where the values are whole; an array then holds Python's own numbers.
+    """
+    return _number(node, values, [])
+
+
 def _plain(truth: Any) -> _Truths:
     """Turn NumPy's scalar truth into Python's."""
     return truth if isinstance(truth, np.ndarray) else bool(truth)

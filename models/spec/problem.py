@@ -13,6 +13,7 @@ from optplan.models.record import Record
 from optplan.models.spec.cluster import Cluster
 from optplan.models.spec.framework import Feature, Framework
 from optplan.models.spec.space import Limit, Search, kind_of_value
+from optplan.models.spec.surcharge import Surcharge
 from optplan.models.spec.workload import Workload
 
 Prices = Literal["canonical", "paper"]
@@ -46,6 +47,8 @@ class Problem(Record):
     """What may be chosen."""
     limits: tuple[Limit, ...] = Field(default=(), max_length=200)
     """The user's own constraints."""
+    surcharges: tuple[Surcharge, ...] = Field(default=(), max_length=20)
+    """Seconds that the user's own reckoning adds to every step."""
     framework: Framework | None = None
     """What the launcher can do, or its name and version; left out: whatever any launcher can."""
     overlap: tuple[Feature, ...] | None = None
@@ -75,10 +78,15 @@ class Problem(Record):
                 f"{', '.join(self.framework.features) or 'none'}"
             )
         self._check_goals()
-        names = [limit.name for limit in self.limits]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"limits share the name {', '.join(twice)}; give each its own")
+        if self.surcharges and self.prices == "paper":
+            raise ValueError(
+                "surcharges are no part of Eq. 1; leave them out, or take prices: canonical"
+            )
+        for kind, named in (("limits", self.limits), ("surcharges", self.surcharges)):
+            names = [one.name for one in named]
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{kind} share the name {', '.join(twice)}; give each its own")
         return self
 
     def _check_goals(self) -> None:
@@ -143,5 +151,7 @@ class Problem(Record):
     def fingerprint(self) -> str:
         """Hash of everything that the plan depends on; equal problems have equal fingerprints."""
         whole = self.model_dump(mode="json", exclude={"calibration": {"intervals"}})
+        if not self.surcharges:
+            del whole["surcharges"]
         text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -35,7 +35,7 @@ STATE_PARTS = ("parameters", "gradients", "optimizer")
 SHOWN_STAGES = 8
 """Stages that a table shows before it leaves out the middle."""
 
-NEW_TERMS = ("TCC", "TCE", "TL")
+NEW_TERMS = ("TCC", "TCE", "TL", "T_own")
 """Terms that are left out where they are nothing."""
 
 PAPER_SHARE = 0.99

@@ -8,7 +8,7 @@ from optplan.models.cost.price import TERMS, Estimate
 from optplan.models.units import seconds_text
 from optplan.report.html import words
 
-NEW = ("TCC", "TCE", "TL")
+NEW = ("TCC", "TCE", "TL", "T_own")
 """Terms that are left out where they are nothing."""
 
 

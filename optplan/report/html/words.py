@@ -22,6 +22,7 @@ TERMS = {
     "More micro-batches or fewer stages make it smaller.",
     "TCP": "Activations go from stage to stage, gradients come back.",
     "T_opt": "The optimizer reads its states and writes new weights, once a step.",
+    "T_own": "What the spec's own surcharges add to every step.",
 }
 """What each term of the step time is, for a reader who has not read the paper."""
 

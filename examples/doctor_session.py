@@ -1,0 +1,32 @@
+"""A session with the doctor: a launch that loses layers, its nearest mend, and the best one."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import optplan
+
+LAUNCH = Path(__file__).parent / "llama-3-8b-16-h100.sh"
+
+
+def main() -> None:
+    """Examine, mend, and examine what was mended."""
+    found = optplan.doctor(LAUNCH, on="h100-sxm-80gb")
+    for finding in found.findings:
+        print(f"{finding.severity} {finding.name}: {finding.text}")
+
+    assert found.corrected is not None
+    before, after = found.source.splitlines(), found.corrected.text.splitlines()
+    print("\n".join(difflib.unified_diff(before, after, "launch", "mended", lineterm="", n=0)))
+
+    again = optplan.doctor(found.corrected.text, on="h100-sxm-80gb")
+    errors = [one for one in again.findings if one.severity == "error"]
+    assert again.estimate is not None
+    print(f"mended: {len(errors)} errors, {again.estimate.step_seconds:.1f} s a step")
+    if again.best is not None:
+        print(f"the best for the same job: {again.best.estimate.step_seconds:.1f} s a step")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""A plan for a network that may be half as fast as promised, and where the advice would change."""
+
+from __future__ import annotations
+
+import optplan
+
+SPEC = {
+    "workload": {"architecture": "llama-2-7b", "sequence_length": 4096},
+    "cluster": {"accelerator": "h100-sxm-80gb", "nodes": 2, "network": "200 Gb/s"},
+    "search": {"global_batch": 64, "micro_batch": {"max": 4}, "idle_devices": False},
+}
+
+
+def shown(plan: optplan.Plan) -> str:
+    """Name what matters of a plan."""
+    zero = f"zero {plan.zero}"
+    return f"tp {plan.tp} pp {plan.pp} dp {plan.dp} cp {plan.cp} b {plan.micro_batch} {zero}"
+
+
+def main() -> None:
+    """Compare the fastest plan with the one that regrets least, then look for flip points."""
+    fastest = optplan.solve(SPEC)
+    assert fastest.plan is not None
+    print(f"fastest today: {shown(fastest.plan)}")
+
+    # Achieved share of the network's data-sheet speed, and of the links inside a node.
+    box = {"network_efficiency": (0.4, 1.0), "link_efficiency": (0.5, 0.9)}
+    robust = optplan.robust(SPEC, box=box)
+    assert robust.plan is not None
+    assert robust.worst_regret is not None
+    print(f"least regret over the box: {shown(robust.plan)}")
+    regret = robust.nominal_regret
+    nominal = "is impossible somewhere" if regret is None else f"may regret {regret:.1%}"
+    print(f"it regrets {robust.worst_regret:.1%} at most; the fastest plan {nominal}")
+    if not robust.proved:
+        print(f"not proved: {robust.why}")
+
+    for along in optplan.flips(SPEC, only=["network"]).along:
+        for side, flip in (("below", along.falls), ("above", along.rises)):
+            if flip is None:
+                print(f"{along.parameter}: no other plan {side} {along.now}, looked at to its end")
+            else:
+                changes = ", ".join(f"{name} {change}" for name, change in flip.changes.items())
+                print(f"{along.parameter}: {side} {flip.at}: {changes or 'no plan fits'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What the user's own surcharges add to a step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from optplan.models.expression import amount_of, names, parse_time
+from optplan.models.spec.plan import Plan
+from optplan.models.spec.problem import Problem
+from optplan.models.spec.surcharge import Surcharge
+
+
+def asked_of(surcharge: Surcharge) -> tuple[str, ...]:
+    """Choices that a surcharge depends on, sorted."""
+    return tuple(sorted(names(parse_time(surcharge.seconds))))
+
+
+def seconds_of(surcharge: Surcharge, at: Mapping[str, Any]) -> Any:
+    """
+    Seconds that one surcharge adds to a step.
+
+    Parameters
+    ----------
+    at
+        A whole number, or an array of them, for each of `asked_of`.
+
+    Returns
+    -------
+    float or ndarray of float
+        At least 0 (`parse_time` refuses what may be less).
+    """
+    found = amount_of(parse_time(surcharge.seconds), at)
+    return found.astype(np.float64) if isinstance(found, np.ndarray) else float(found)
+
+
+def surcharge_seconds(problem: Problem, plan: Plan) -> float:
+    """Seconds that all surcharges of a problem add to a step of a plan."""
+    return sum(
+        float(seconds_of(one, {name: getattr(plan, name) for name in asked_of(one)}))
+        for one in problem.surcharges
+    )

@@ -1,0 +1,128 @@
+"""Prices of the user's own: what may be written, and that every engine counts them."""
+
+from __future__ import annotations
+
+import itertools
+from math import inf
+
+import pytest
+
+import optplan
+from optplan.models.cost.estimate import estimate
+from optplan.models.cost.surcharges import seconds_of, surcharge_seconds
+from optplan.models.errors import InputError
+from optplan.models.expression import ExpressionError, amount_of, names, parse_time
+from optplan.models.expression.spans import span
+from optplan.models.formulate import formulate
+from optplan.models.spec.surcharge import Surcharge
+from tests.models.samples import BASE, problem
+
+GOOD = {
+    "40 ms": (0.04, 0.04),
+    "2 us * dp * tp": (2e-6, inf),
+    "1 ms * (pp - 1)": (0.0, inf),
+    "max(0 s, 1 ms * (dp - pp))": (0.0, inf),
+    "min(1 s, 1 ms * (zero + 1))": (0.001, 0.004),
+    "3 s - 1 s * min(zero, 2)": (1.0, 3.0),
+    "1 s * (micro_batches // 4)": (0.0, inf),
+    "1 s * (12 // tp)": (0.0, 12.0),
+    "1 s * (dp % 5)": (0.0, 5.0),
+}
+"""Times that may be written, and between what they lie."""
+
+BAD = {
+    "tp": "a number, not a time",
+    "": "empty",
+    "1 ms * devices": "tp * pp * dp * cp",
+    "step_seconds": "depends on the time itself",
+    "1 ms * (dp - pp)": "less than nothing",
+    "-1 ms": "less than nothing",
+    "1 s * (8 // zero)": "divide by zero",
+    "1 GB": "bytes",
+    "1 ms <= 2 ms": "condition",
+    "schedule": "one of the words",
+    "1 ms * tq": "not a name",
+}
+"""What may not be, and words of the reason."""
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_a_time_lies_where_its_span_says(text: str) -> None:
+    node = parse_time(text)
+    low, high = map(float, span(node))
+    assert (low, high) == pytest.approx(GOOD[text])
+    asked = sorted(names(node))
+    for values in itertools.product((1, 2, 3, 7, 64), repeat=len(asked)):
+        at = dict(zip(asked, values, strict=True))
+        at = {name: min(value, 3) if name == "zero" else value for name, value in at.items()}
+        assert low * (1 - 1e-12) <= float(amount_of(node, at)) <= high * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(ExpressionError, match=BAD[text].replace("*", r"\*")):
+        parse_time(text)
+
+
+def test_all_faults_of_a_spec_are_told_at_their_places() -> None:
+    spec = {"surcharges": ["40 ms", {"name": "a", "seconds": "1 ms * (dp - pp)"}, "tp"]}
+    with pytest.raises(InputError) as raised:
+        optplan.load(
+            {
+                "workload": {"architecture": "llama-2-7b", "sequence_length": 4096},
+                "cluster": {"accelerator": "h100-sxm-80gb", "nodes": 1},
+                "search": {"global_batch": 8},
+                **spec,
+            }
+        )
+    paths = [fault.path for fault in raised.value.faults]
+    assert paths == ["surcharges[1].seconds", "surcharges[2]"]
+
+
+def test_paper_prices_have_none() -> None:
+    with pytest.raises(InputError, match=r"no part of Eq\. 1"):
+        problem({**BASE, "prices": "paper", "surcharges": ["1 s"]})
+
+
+def test_a_surcharge_is_a_term_and_adds_up() -> None:
+    texts = ["0.5 s", "10 ms * tp * pp * dp * cp"]
+    free, dear = problem(BASE), problem({**BASE, "surcharges": texts})
+    plan = optplan.solve(dear).plan
+    assert plan is not None
+    added = 0.5 + 0.01 * plan.devices
+    assert surcharge_seconds(dear, plan) == pytest.approx(added)
+    price = estimate(dear, plan)
+    assert price.terms["T_own"] == pytest.approx(added)
+    assert price.step_seconds == pytest.approx(estimate(free, plan).step_seconds + added)
+
+
+def test_without_surcharges_nothing_changes() -> None:
+    """Program, fingerprint and prices are those of a spec that never heard of them."""
+    one, other = problem(BASE), problem({**BASE, "surcharges": []})
+    assert one.fingerprint == other.fingerprint
+    assert str(formulate(one).program) == str(formulate(other).program)
+    assert "surcharge" not in str(formulate(one).program)
+
+
+def test_a_surcharge_decides() -> None:
+    """One that is dear enough makes the plan leave devices idle, and every engine sees it."""
+    dear = {**BASE, "surcharges": [{"name": "ranks", "seconds": "100 s * tp * pp * dp * cp"}]}
+    found = [optplan.solve(problem(dear), engine=e) for e in ("cp-sat", "milp", "exhaustive")]
+    assert {one.plan for one in found} == {found[0].plan}
+    assert found[0].plan is not None
+    free = optplan.solve(problem(BASE)).plan
+    assert free is not None
+    assert found[0].plan.devices < free.devices
+    for one in found:
+        assert optplan.verify(one.to_json()).verdict == "verified"
+
+
+def test_arrays_are_priced_as_single_plans_are() -> None:
+    import numpy as np
+
+    one = Surcharge(name="a", seconds="3 us * (dp % 3) + 1 ms * max(0, tp - 2)")
+    tp, dp = np.meshgrid(np.arange(1, 9), np.arange(1, 9))
+    many = seconds_of(one, {"tp": tp, "dp": dp})
+    for i, j in np.ndindex(tp.shape):
+        single = seconds_of(one, {"tp": int(tp[i, j]), "dp": int(dp[i, j])})
+        assert many[i, j] == pytest.approx(single)
