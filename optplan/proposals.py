@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from optplan.export import near
 from optplan.findings import DoctorFinding
-from optplan.launches.amending import ENVIRONMENT
 from optplan.launches.job import Prepared
 from optplan.launches.launch import Dialect, Value
+from optplan.launches.megatron_amend import ENVIRONMENT
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.price import Estimate
 from optplan.models.errors import InputError

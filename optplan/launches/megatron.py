@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from optplan.launches.amending import amended
 from optplan.launches.launch import Launch, Stated, Value
 from optplan.launches.logs import entries, looks_like_log, measured
+from optplan.launches.megatron_amend import amended
 from optplan.launches.megatron_job import Groups, Job, Option
 from optplan.launches.megatron_network import number_options, shape_options
 from optplan.launches.megatron_options import SIGNS, Options, read_options

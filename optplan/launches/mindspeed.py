@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from optplan.launches.amending import amended
 from optplan.launches.launch import Value
 from optplan.launches.megatron import Megatron
+from optplan.launches.megatron_amend import amended
 from optplan.launches.megatron_job import Groups, Job, Option
 from optplan.launches.megatron_options import Given, Options, read_options
 from optplan.launches.megatron_reading import Layout
