@@ -68,6 +68,7 @@ def _fewest(
         clock.say(f"{number} {key.replace('_', ' ')}")
         tried = attempt(problem.with_cluster(**{key: number}), rules, clock.left)
         sure = sure and tried.settled
+        clock.cut = clock.cut or not tried.settled
         return tried.best
 
     while held is None and high < most and clock.left > 0:

@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -18,6 +18,7 @@ from optplan import (
     cli_answers,
     cli_launches,
     cli_machine,
+    cli_reference,
     cli_report,
     cli_runs,
     cli_sweeps,
@@ -311,56 +312,9 @@ app.command(cli_machine.profile)
 app.command(cli_machine.measure)
 
 
-@app.command
-def catalogue(name: str | None = None, /, *, json: Json = False) -> int:
-    """
-    List the shipped workloads, accelerators, calibrations and frameworks, or show one with sources.
-
-    Parameters
-    ----------
-    name
-        A name from the list.
-    """
-    from optplan.report.shelf import describe, listing, show_entry, show_listing
-
-    if name is None:
-        found: Any = listing()
-        write(dump(found)) if json else show_listing(console(), found)
-    else:
-        entry = describe(name)
-        write(dump(entry)) if json else show_entry(console(), entry)
-    return 0
-
-
-@app.command
-def rules(*, json: Json = False, markdown: Annotated[bool, Parameter(negative="")] = False) -> int:
-    """
-    List the rules that every plan must obey, with their sources.
-
-    Parameters
-    ----------
-    markdown
-        Print the table as the README shows it.
-    """
-    from optplan.report.rulebook import markdown as as_markdown
-    from optplan.report.rulebook import rulebook, show_rules
-
-    if json:
-        write(dump(rulebook()))
-    elif markdown:
-        sys.stdout.write(as_markdown())
-    else:
-        show_rules(console())
-    return 0
-
-
-@app.command
-def schema() -> int:
-    """Print the JSON schema of a spec, for editors that complete and check it."""
-    from optplan.schema import json_schema
-
-    write(dump(json_schema()))
-    return 0
+app.command(cli_reference.catalogue)
+app.command(cli_reference.rules)
+app.command(cli_reference.schema)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

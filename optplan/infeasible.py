@@ -30,6 +30,7 @@ from optplan.ways import (
     sorted_ways,
     together,
     unbound,
+    until_cut,
 )
 
 __all__ = [
@@ -70,14 +71,18 @@ def explain_infeasible(
     Explanation
         ``core`` is minimal: the others of its rules can hold together without any one of them.
         Clashes that would remain without the core are ``further``. Every way out has been solved;
-        these are the quick ones: what the clashes name, moments in fewer bits, more devices.
+        these are the quick ones: what the clashes name, moments in fewer bits, more devices. After
+        Ctrl-C those that were found by then.
     """
     if say:
         say("why there is no plan")
     form, found = find_clashes(problem, rules)
     words = [tuple(reason_of(form, one, name) for name in one.rules) for one in found]
-    ways = sorted_ways(_quick(problem, rules, found, Clock(QUICK_SECONDS, say)))
-    return Explanation(core=words[0], further=tuple(words[1:]), ways_out=ways)
+    clock = Clock(QUICK_SECONDS, say)
+    ways = sorted_ways(until_cut(_quick(problem, rules, found, clock), clock))
+    return Explanation(
+        core=words[0], further=tuple(words[1:]), ways_out=ways, complete=not clock.cut
+    )
 
 
 def find_clashes(problem: Problem, rules: tuple[Rule, ...] = ()) -> tuple[Formulation, list[Clash]]:
@@ -169,6 +174,13 @@ def more_ways_out(
     the optimizer on the host, another global batch, a shorter sequence, other accelerators.
     """
     clock = Clock(ALL_SECONDS, say)
+    yield from until_cut(_more(problem, rules, known, clock), clock)
+
+
+def _more(
+    problem: Problem, rules: tuple[Rule, ...], known: Explanation, clock: Clock
+) -> Iterator[WayOut]:
+    """Solve the problem after each of those changes."""
     told = {way.change for way in known.ways_out}
     names = {reason.rule.split("[")[0] for core in (known.core, *known.further) for reason in core}
     changes = [open_way(name) for name in narrowed(problem)]

@@ -204,6 +204,8 @@ class Explanation(Record):
     """Clashes that remain when the core is resolved, each minimal too."""
     ways_out: tuple[WayOut, ...] = ()
     """Changes that help, each one solved."""
+    complete: bool = True
+    """Whether every change that was thought of was settled, rather than cut short by the clock."""
 
 
 class Verdict(Record):

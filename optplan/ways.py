@@ -76,11 +76,15 @@ class Clock:
 
     def __init__(self, seconds: float, say: Callable[[str], None] | None = None) -> None:
         self._end, self._say = time.monotonic() + seconds, say
+        self.cut = False
+        """Whether something was left out for want of time."""
 
     @property
     def left(self) -> float:
         """Seconds left for one problem."""
-        return min(WAY_SECONDS, self._end - time.monotonic())
+        left = min(WAY_SECONDS, self._end - time.monotonic())
+        self.cut = self.cut or left <= 0
+        return left
 
     def say(self, text: str) -> None:
         """Tell what is being tried."""
@@ -233,6 +237,8 @@ def attempt(problem: Problem, rules: tuple[Rule, ...], seconds: float) -> Tried:
         form, outcome = run(problem, rules, config=SolverConfig(seconds=seconds))
     except InputError:
         return Tried(None, False)
+    if outcome.termination is Termination.INTERRUPTED:
+        raise KeyboardInterrupt
     if outcome.best:
         plan, price, _ = checked(form, outcome.best[0])
         return Tried((plan, price), True)
@@ -249,8 +255,17 @@ def best_of(
 def solved(way: Way, problem: Problem, rules: tuple[Rule, ...], clock: Clock) -> WayOut | None:
     """Make a change and solve; None where that does not help, or not in time."""
     clock.say(way.text)
-    best = best_of(way.change(problem), rules, clock.left)
-    return None if best is None else _told(way, problem, *best)
+    tried = attempt(way.change(problem), rules, clock.left)
+    clock.cut = clock.cut or not tried.settled
+    return None if tried.best is None else _told(way, problem, *tried.best)
+
+
+def until_cut(ways: Iterator[WayOut], clock: Clock) -> Iterator[WayOut]:
+    """Keep what was found when a person has waited long enough."""
+    try:
+        yield from ways
+    except KeyboardInterrupt:
+        clock.cut = True
 
 
 def _told(way: Way, problem: Problem, plan: Plan, price: Estimate) -> WayOut:

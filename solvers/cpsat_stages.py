@@ -291,10 +291,11 @@ class _Search:
         if saved < 0:
             each = SCALE * share.layer + SCALE * share.again * layer // -saved
             spare = -(SCALE * share.again * (share.room - constant) // saved)
+            spare -= SCALE * share.seconds(stage, 0, 0)
             # It only tightens; where its numbers leave 64 bits the model is right without it.
             if max(abs(spare), each * share.layers) > NEVER // 4:
                 return
-            free = SCALE * (busy - share.seconds(stage, 0, 0)) + spare
+            free = SCALE * busy + spare
             self.columns.demand(each * self.columns.layers[stage] <= free, selector)
 
     def run(self, end: float | None) -> tuple[bool, bool]:

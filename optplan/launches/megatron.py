@@ -5,22 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from optplan.launches.amending import amended
 from optplan.launches.launch import Launch, Stated, Value
 from optplan.launches.logs import entries, looks_like_log, measured
+from optplan.launches.megatron_amend import amended
+from optplan.launches.megatron_job import Groups, Job, Option
+from optplan.launches.megatron_network import number_options, shape_options
 from optplan.launches.megatron_options import SIGNS, Options, read_options
-from optplan.launches.megatron_reading import Layout, connections, overlap_of
+from optplan.launches.megatron_overlap import connections, overlap_of
+from optplan.launches.megatron_reading import Layout
 from optplan.launches.megatron_shape import read_shape
-from optplan.launches.megatron_writing import (
-    Groups,
-    Job,
-    Option,
-    job_of,
-    number_options,
-    overlap_options,
-    plan_options,
-    shape_options,
-)
+from optplan.launches.megatron_writing import job_of, overlap_options, plan_options
 from optplan.launches.reading import Reading
 from optplan.launches.script import Draft, render
 from optplan.models.errors import Fault, InputError

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from optplan.launches import megatron_layout
-from optplan.launches.megatron_reading import blocks_of, in_node
+from optplan.launches.megatron_job import Groups, Job, Option, numbered
+from optplan.launches.megatron_recompute import blocks_of
+from optplan.launches.megatron_sharding import in_node
 from optplan.models.cost.traffic import group
 from optplan.models.errors import Fault
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
-from optplan.models.spec.workload import Architecture, Workload
-
-Option = tuple[str, ...]
-"""A flag and its values."""
-
-Groups = dict[str, list[Option]]
-"""Options by what they are about; the options of a group stand or fall together."""
 
 OWNED: dict[str, tuple[str, ...]] = {
     "tp": ("tensor_model_parallel_size",),
@@ -64,46 +58,8 @@ OWNED: dict[str, tuple[str, ...]] = {
 """Options that a group owns: those it does not write are taken out."""
 
 
-FORMATS: dict[str, tuple[Option, ...]] = {
-    "bf16": (("--bf16",),),
-    "fp16": (("--fp16",),),
-    "fp8": (("--bf16",), ("--fp8-format", "hybrid")),
-    "fp32": (),
-}
-"""Options by number format."""
-
 USUAL_OVERLAP: tuple[str, ...] = ("grad-reduce-overlap", "param-gather-overlap", "p2p-overlap")
 """What is overlapped where a problem leaves it to the calibration."""
-
-
-@dataclass(frozen=True)
-class Job:
-    """
-    What the options of a plan depend on besides it.
-
-    Parameters
-    ----------
-    layers, predictions
-        Transformer layers and blocks of multi-token prediction.
-    experts
-        Whether there are experts.
-    nodes, node
-        Nodes used, and devices of each.
-    version
-        Of the framework, as numbers.
-    """
-
-    layers: int
-    predictions: int
-    experts: bool
-    nodes: int
-    node: int
-    version: tuple[int, ...]
-
-
-def numbered(version: str) -> tuple[int, ...]:
-    """Return a version as numbers: ``0.15`` before ``0.16.1``."""
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
 def used_cluster(problem: Problem, plan: Plan, faults: list[Fault]) -> tuple[int, int]:
@@ -322,123 +278,6 @@ def uniform_count(plan: Plan) -> int | None:
 # -- the workload ----------------------------------------------------------------------------------
 
 
-def shape_options(shape: Architecture, workload: Workload, job: Job, faults: list[Fault]) -> Groups:
-    """Write an architecture as options."""
-    network: list[Option] = [
-        ("--num-layers", str(shape.layers)),
-        ("--hidden-size", str(shape.hidden)),
-        ("--ffn-hidden-size", str(shape.ffn)),
-        ("--num-attention-heads", str(shape.heads)),
-    ]
-    if shape.key_heads != shape.heads:
-        network += [("--group-query-attention",), ("--num-query-groups", str(shape.key_heads))]
-    if shape.head_dim is not None:
-        network.append(("--kv-channels", str(shape.head_dim)))
-    network += _ends(shape, workload, faults)
-    network.append(("--normalization", "RMSNorm" if shape.norm == "rmsnorm" else "LayerNorm"))
-    if shape.gated:
-        network.append(("--swiglu",))
-    if shape.biases in ("none", "qkv"):
-        network.append(("--disable-bias-linear",))
-    if shape.biases == "qkv":
-        network.append(("--add-qkv-bias",))
-    if shape.biases == "attention":
-        problem = "biases in the attention alone, which no option says"
-        faults.append(Fault("", "workload.architecture.biases", problem, "take qkv or all"))
-    if shape.qk_norm:
-        network.append(("--qk-layernorm",))
-    share = "0.1" if shape.dropout else "0.0"
-    network += [("--attention-dropout", share), ("--hidden-dropout", share)]
-    found: Groups = {"network": network}
-    found["network"] += _extras(shape, job, faults)
-    if shape.experts is not None:
-        found["experts"] = expert_options(shape, workload)
-    return found
-
-
-def _ends(shape: Architecture, workload: Workload, faults: list[Fault]) -> list[Option]:
-    """Write vocabulary, positions and head."""
-    found: list[Option] = [("--vocab-size", str(shape.vocabulary))]
-    if shape.learned_positions:
-        rows = shape.learned_positions
-        found.append(("--position-embedding-type", "learned_absolute"))
-        found.append(("--max-position-embeddings", str(rows)))
-        if rows < workload.sequence_length:
-            problem = f"{rows} learned positions for sequences of {workload.sequence_length}"
-            remedy = f"take {workload.sequence_length} or more"
-            faults.append(Fault("", "workload.architecture.learned_positions", problem, remedy))
-    else:
-        found.append(("--position-embedding-type", "rope"))
-        found.append(("--max-position-embeddings", str(workload.sequence_length)))
-    if not shape.tied_embeddings:
-        found.append(("--untie-embeddings-and-output-weights",))
-    return found
-
-
-def _extras(shape: Architecture, job: Job, faults: list[Fault]) -> list[Option]:
-    """Write what newer networks have."""
-    found: list[Option] = []
-    latent = shape.latent
-    if latent is not None:
-        found.append(("--multi-latent-attention",))
-        if latent.q_rank:
-            found.append(("--q-lora-rank", str(latent.q_rank)))
-        found += [
-            ("--kv-lora-rank", str(latent.kv_rank)),
-            ("--qk-head-dim", str(latent.nope)),
-            ("--qk-pos-emb-head-dim", str(latent.rope)),
-            ("--v-head-dim", str(latent.value)),
-        ]
-    if shape.mtp:
-        found.append(("--mtp-num-layers", str(shape.mtp)))
-    if shape.sinks:
-        found.append(("--softmax-type", "learnable"))
-    if shape.sliding_window is not None:
-        found.append(("--window-size", f"{shape.sliding_window},0"))
-        some = shape.windowed_layers
-        if some is not None:
-            pattern = f"([1]*{some}+[0]*{shape.layers - some})"
-            found.append(("--window-attn-skip-freq", pattern))
-    return found
-
-
-def expert_options(shape: Architecture, workload: Workload) -> list[Option]:
-    """Write a mixture of experts."""
-    experts = shape.experts
-    assert experts is not None
-    found: list[Option] = [
-        ("--num-experts", str(experts.count)),
-        ("--moe-router-topk", str(experts.per_token)),
-        ("--moe-ffn-hidden-size", str(experts.ffn)),
-        ("--moe-token-dispatcher-type", "alltoall"),
-    ]
-    if experts.shared_ffn:
-        found.append(("--moe-shared-expert-intermediate-size", str(experts.shared_ffn)))
-    if experts.leading_dense:
-        rest = shape.layers - experts.leading_dense
-        found.append(("--moe-layer-freq", f"([0]*{experts.leading_dense}+[1]*{rest})"))
-    if experts.router_bias:
-        found.append(("--moe-router-enable-expert-bias",))
-    if experts.shared_gate:
-        found.append(("--moe-shared-expert-gate",))
-    if workload.capacity_factor is not None:
-        found.append(("--moe-expert-capacity-factor", repr(workload.capacity_factor)))
-    elif workload.precision in ("bf16", "fp8"):
-        found.append(("--moe-grouped-gemm",))
-    return found
-
-
-def number_options(workload: Workload, job: Job) -> list[Option]:
-    """Write number formats and attention."""
-    found = list(FORMATS[workload.precision])
-    if job.version >= (0, 10):
-        kind = "flash" if workload.flash_attention else "unfused"
-        return [*found, ("--attention-backend", kind)]
-    if workload.flash_attention:
-        return [*found, ("--use-flash-attn",)]
-    return [*found, ("--transformer-impl", "local")]
-
-
 def overlap_options(problem: Problem, plan: Plan, job: Job) -> tuple[list[Option], list[str]]:
     """Write what communication is hidden, and say what could not be switched on."""
     wanted = USUAL_OVERLAP if problem.overlap is None else problem.overlap
@@ -469,8 +308,3 @@ def overlap_options(problem: Problem, plan: Plan, job: Job) -> tuple[list[Option
 def members_in_node(problem: Problem, members: int, stride: int) -> int:
     """Count the members of a group that share a node."""
     return int(group(problem, members, stride).inside)
-
-
-def flat(groups: Groups, names: Sequence[str] = ()) -> list[Option]:
-    """Return the options of some groups, or of all."""
-    return [one for name in names or groups for one in groups.get(name, [])]

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from optplan.launches.amending import amended
 from optplan.launches.launch import Value
 from optplan.launches.megatron import Megatron
+from optplan.launches.megatron_amend import amended
+from optplan.launches.megatron_job import Groups, Job, Option
 from optplan.launches.megatron_options import Given, Options, read_options
 from optplan.launches.megatron_reading import Layout
 from optplan.launches.megatron_shape import read_shape
-from optplan.launches.megatron_writing import Groups, Job, Option, plan_options
+from optplan.launches.megatron_writing import plan_options
 from optplan.launches.reading import Reading
 from optplan.launches.script import Draft
 from optplan.models.errors import Fault

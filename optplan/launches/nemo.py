@@ -12,7 +12,8 @@ from optplan.launches.commands import variable_behind
 from optplan.launches.documents import Entry, Page, yaml
 from optplan.launches.launch import Launch, Stated, Value
 from optplan.launches.megatron_options import Given
-from optplan.launches.megatron_reading import Layout, overlap_of
+from optplan.launches.megatron_overlap import overlap_of
+from optplan.launches.megatron_reading import Layout
 from optplan.launches.megatron_shape import read_shape
 from optplan.launches.nemo_keys import SAME, SWITCHES, option_of, options_of, short_name
 from optplan.launches.notes import Notes, refuse, shape_values

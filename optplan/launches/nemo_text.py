@@ -7,14 +7,9 @@ from collections.abc import Mapping
 from optplan.launches.amend import Keys
 from optplan.launches.launch import Value
 from optplan.launches.machines import machines_of
-from optplan.launches.megatron_writing import (
-    Job,
-    Option,
-    flat,
-    overlap_options,
-    plan_options,
-    shape_options,
-)
+from optplan.launches.megatron_job import Job, Option, flat
+from optplan.launches.megatron_network import shape_options
+from optplan.launches.megatron_writing import overlap_options, plan_options
 from optplan.launches.notes import plain_name, refuse
 from optplan.launches.script import quoted
 from optplan.models.errors import Fault, InputError

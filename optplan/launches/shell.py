@@ -22,14 +22,18 @@ What ``bash -c '...'`` is told to run is read too, behind the words that stand b
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from optplan.launches.shell_branches import Branches
+from optplan.launches.shell_cursor import DECLARE, Command, Pending
+from optplan.launches.shell_fields import Fields
+from optplan.launches.shell_files import Files
 from optplan.launches.shell_sums import work_out
+from optplan.launches.shell_tests import holds
 from optplan.launches.shell_text import EMPTY, PRIVATE, Inline, Marked, Source, Word
-from optplan.launches.shell_words import DEEPEST, Fields, Words
+from optplan.launches.shell_words import DEEPEST, Words
 
 __all__ = ["Command", "Inline", "Script", "Source", "Word", "read_arguments", "read_script"]
 
@@ -38,28 +42,6 @@ MOST_COMMANDS = 100_000
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]\n]*)\])?(\+?)=", re.ASCII)
 _FUNCTION = re.compile(r"(?:function[ \t]+[\w.-]+[ \t]*(?:\(\))?|[\w.-]+[ \t]*\([ \t]*\))[ \t]*")
-_DECLARE = ("export", "declare", "local", "readonly", "typeset")
-_OPENING = ("if", "while", "until", "for", "select", "case")
-
-
-@dataclass(frozen=True)
-class Command:
-    """
-    One command.
-
-    Parameters
-    ----------
-    words
-        Its words, expanded.
-    line
-        Line where it begins, from 1.
-    environment
-        Variables that it sees: exported ones, and those set in front of it.
-    """
-
-    words: tuple[Word, ...]
-    line: int
-    environment: Mapping[str, Word]
 
 
 @dataclass(frozen=True)
@@ -111,52 +93,8 @@ def read_arguments(text: str) -> tuple[Word, ...]:
     return tuple(word for command in read_script(text).commands for word in command.words)
 
 
-@dataclass
-class _Frame:
-    """A branch or loop that is open."""
-
-    kind: str
-    outer: bool
-    """Whether what stands around it would run."""
-    taken: bool = False
-    """Whether one of its branches was."""
-    active: bool = True
-    value: str | None = None
-    """What a ``case`` looks at; None where it is not known."""
-
-
-@dataclass
-class _Pending:
-    """A text that follows the line: ``<<EOF``."""
-
-    end: str
-    plain: bool
-    """Whether variables in it stay as they are."""
-    tabs: bool
-    """Whether leading tabs go."""
-    at: int
-    names: list[str] = field(default_factory=list)
-    active: bool = True
-
-
-class _Reader:
+class _Reader(Branches, Files):
     """Goes through a script once, line by line."""
-
-    def __init__(self, words: Words) -> None:
-        self.words = words
-        self.text = words.text
-        self.at = 0
-        self.commands: list[Command] = []
-        self.files: dict[str, Inline] = {}
-        self.exported: dict[str, None] = {}
-        self.frames: list[_Frame] = []
-        self.pending: list[_Pending] = []
-        self.status = True
-        self.joint = ""
-        """``&&`` or ``||`` before the next command, or ``!``."""
-        self.negated = False
-
-    # -- the whole --------------------------------------------------------------------------------
 
     def script(self) -> Script:
         """Read everything."""
@@ -167,11 +105,6 @@ class _Reader:
         scalars = self.words.scalars
         variables = {name: self.words.word(value, 0) for name, value in scalars.items()}
         return Script(tuple(self.commands), variables, self.files)
-
-    @property
-    def active(self) -> bool:
-        """Whether what comes next would run."""
-        return not self.frames or self.frames[-1].active
 
     def _skip(self) -> bool:
         """Go to the next statement; false at the end."""
@@ -219,107 +152,7 @@ class _Reader:
             return
         self._command()
 
-    def _keyword(self, word: str) -> bool:
-        """Tell whether a reserved word comes next."""
-        end = self.at + len(word)
-        return self.text.startswith(word, self.at) and (
-            end >= len(self.text) or self.text[end] in " \t\r\n;&|()"
-        )
-
-    def _reserved(self, word: str) -> bool:
-        """Take a reserved word; false where it is none."""
-        frame = self.frames[-1] if self.frames else None
-        if word in _OPENING:
-            self.at += len(word)
-            self._open(word)
-        elif word == "then" and frame and frame.kind == "if":
-            self.at += len(word)
-            frame.active = frame.outer and not frame.taken and self.status
-            frame.taken = frame.taken or frame.active
-            self.status, self.joint = True, ""
-        elif word in ("elif", "else") and frame and frame.kind == "if":
-            self.at += len(word)
-            frame.active = frame.outer and not frame.taken
-            self.joint = ""
-        elif word in ("fi", "done", "esac") and frame:
-            self.at += len(word)
-            self.frames.pop()
-            self.status, self.joint = True, ""
-        elif word in ("do", "{", "}", "then", "else", "fi", "done", "esac", "time"):
-            self.at += len(word)
-        elif word == "!":
-            self.at += 1
-            self.negated = not self.negated
-        else:
-            return False
-        return True
-
-    def _open(self, word: str) -> None:
-        """Open a branch or a loop."""
-        outer = self.active and self._runs()
-        frame = _Frame(word if word in ("if", "case") else "loop", outer, active=outer)
-        if len(self.frames) > 500:
-            raise self.words.refuse(
-                self.at, "branches are nested too deeply", "simplify the script"
-            )
-        if word in ("for", "select"):
-            self._blanks()
-            if self.text.startswith("((", self.at):
-                self.at = self.words.closing_of(self.at, "(", ")")
-            else:
-                parts = self._simple()
-                if frame.outer and len(parts) > 2 and parts[1].text == "in":
-                    self.words.scalars[self.words.plain(parts[0])] = parts[2]
-        elif word == "case":
-            fields = Fields()
-            self._blanks()
-            self.at = self.words.read(self.at, fields, split=False)
-            fields.cut()
-            value = fields.done[0] if fields.done else EMPTY
-            frame.value = value.text
-            frame.kind, frame.active = "case-pattern", False
-            while self._skip() and self._keyword("in"):
-                self.at += 2
-                break
-        self.frames.append(frame)
-        self.status, self.joint = True, ""
-
-    def _pattern(self, frame: _Frame) -> None:
-        """Read what a branch of ``case`` is for, up to its bracket."""
-        end = self.text.find(")", self.at)
-        if end < 0:
-            raise self.words.refuse(self.at, "a branch of case has no )", "close it")
-        marked = self.words.inside(self.at, end).text
-        patterns = [p.strip().strip("\"'") for p in marked.split("|")]
-        value = "".join(x for x in frame.value or "" if ord(x) not in PRIVATE)
-        hit = any(fnmatch.fnmatchcase(value, p) for p in patterns)
-        frame.active = frame.outer and hit and not frame.taken
-        frame.taken = frame.taken or frame.active
-        frame.kind = "case"
-        self.at = end + 1
-
-    def _end_of_case(self) -> None:
-        """Take ``;;``."""
-        self.at += 2
-        if self.frames and self.frames[-1].kind == "case":
-            self.frames[-1].kind, self.frames[-1].active = "case-pattern", False
-
     # -- commands ---------------------------------------------------------------------------------
-
-    def _blanks(self) -> None:
-        """Skip blanks within a line."""
-        text = self.text
-        while self.at < len(text):
-            if text[self.at] in " \t\r":
-                self.at += 1
-            elif text[self.at] == "\\" and re.match(r"\\\r?\n", text[self.at : self.at + 3]):
-                self.at += 2 + (text[self.at + 1] == "\r")
-            else:
-                return
-
-    def _runs(self) -> bool:
-        """Tell whether ``&&`` or ``||`` before a command lets it run."""
-        return self.joint != "&&" if not self.status else self.joint != "||"
 
     def _command(self) -> None:
         """Read one command with its assignments and redirections."""
@@ -349,12 +182,14 @@ class _Reader:
         name = parts[0].text
         words = self.words
         if name in ("[", "[[", "test"):
-            self._done(self._test([words.plain(p) if _open(p) else p.text for p in parts]), True)
+            self._done(
+                holds([words.plain(p) if _open(p) else p.text for p in parts], words.known), True
+            )
             return
         if name in ("true", "false", ":"):
             self._done(name != "false", True)
             return
-        if name in _DECLARE:
+        if name in DECLARE:
             for part in parts[1:]:
                 key = part.text.partition("=")[0]
                 if re.fullmatch(r"[A-Za-z_]\w*", key):
@@ -394,13 +229,6 @@ class _Reader:
         if inner.words.depth > DEEPEST:
             return ()
         return inner.script().commands
-
-    def _done(self, success: bool, runs: bool) -> None:
-        """Keep the status of a command for what joins the next one to it."""
-        if runs:
-            self.status = success != self.negated
-        self.negated = False
-        self.joint = ""
 
     def _assign(self, found: re.Match[str], runs: bool, before: dict[str, Marked]) -> None:
         """Take ``NAME=value``, ``NAME+=value``, ``NAME=( ... )``."""
@@ -471,7 +299,7 @@ class _Reader:
         """Read words to the end of a command."""
         fields, text = Fields(), self.text
         targets: list[str] = []
-        mine: list[_Pending] = []
+        mine: list[Pending] = []
         double = text.startswith("[[ ", self.at)
         while True:
             self._blanks()
@@ -498,7 +326,7 @@ class _Reader:
                 fields.cut()
                 self.at = stop
                 continue
-            declared = fields.done and fields.done[0].text in _DECLARE
+            declared = fields.done and fields.done[0].text in DECLARE
             found = _ASSIGNMENT.match(text, self.at) if declared else None
             if found is not None:
                 start = self.at
@@ -521,101 +349,7 @@ class _Reader:
             one.names += [self.words.plain(Marked(t, (0,) * len(t))) for t in targets]
         return fields.done
 
-    def _redirection(self, targets: list[str], mine: list[_Pending], runs: bool) -> None:
-        """Take ``> file``, ``2>&1``, ``<<EOF``."""
-        text, start = self.text, self.at
-        found = re.compile(r"<<<|<<-?|>>|>&|<&|>\||<>|[<>]").match(text, start)
-        assert found is not None
-        sign = found[0]
-        self.at = found.end()
-        self._blanks()
-        first, fields = self.at, Fields()
-        if self.at < len(text) and text[self.at] == "(":
-            self.at = self.words.closing_of(self.at, "(", ")")
-            return
-        self.at = self.words.read(self.at, fields, split=False)
-        fields.cut()
-        if not fields.done:
-            return
-        word = fields.done[0].text
-        if sign in ("<<", "<<-"):
-            plain = any(letter in text[first : self.at] for letter in "'\"\\")
-            one = _Pending(word, plain, sign == "<<-", start, active=runs)
-            mine.append(one)
-            self.pending.append(one)
-        elif sign in (">", ">>", ">|"):
-            targets.append(word)
-
-    def _texts(self) -> None:
-        """Read the texts that follow a line."""
-        pending, self.pending = self.pending, []
-        for one in pending:
-            start, text = self.at, self.text
-            while True:
-                end = text.find("\n", self.at)
-                stop = len(text) if end < 0 else end
-                line = text[self.at : stop].rstrip("\r")
-                if (line.lstrip("\t") if one.tabs else line) == one.end:
-                    last, self.at = self.at, min(stop + 1, len(text))
-                    break
-                if end < 0:
-                    problem = f"the text that ends with {one.end[:40]} has no end"
-                    raise self.words.refuse(
-                        one.at, problem, f"write {one.end[:40]} on its own line"
-                    )
-                self.at = stop + 1
-            if not one.active:
-                continue
-            if one.plain:
-                content = Marked(text[start:last], self.words.places(start, last))
-            else:
-                content = self.words.inside(start, last)
-            whole = self.words.word(content, start)
-            at = content.at if not whole.unknown else _spread(self.words, content)
-            for name in one.names:
-                line_ = self.words.line(start)
-                self.files[name] = Inline(name, whole.text, at, line_, whole.unknown)
-
-    # -- tests ------------------------------------------------------------------------------------
-
-    def _test(self, words: list[str]) -> bool:
-        """Decide ``[ ... ]``; what nobody sets is empty."""
-        words = [re.sub(r"\$\{[^}]*\}", "", w) for w in words]
-        words = [w for w in words[1:] if w not in ("]", "]]")]
-        for sign, every in (("||", False), ("-o", False), ("&&", True), ("-a", True)):
-            if sign in words:
-                cut = words.index(sign)
-                halves = (self._test(["[", *words[:cut]]), self._test(["[", *words[cut + 1 :]]))
-                return all(halves) if every else any(halves)
-        if words[:1] == ["!"]:
-            return not self._test(words)
-        if len(words) == 1:
-            return bool(words[0])
-        if len(words) == 2:
-            return {"-z": not words[1], "-n": bool(words[1])}.get(words[0], False)
-        if len(words) == 3:
-            left, sign, right = words
-            if sign in ("=", "=="):
-                return fnmatch.fnmatchcase(left, right)
-            if sign == "!=":
-                return not fnmatch.fnmatchcase(left, right)
-            if sign == "=~":
-                return False
-            signs = {"-eq": "==", "-ne": "!=", "-lt": "<", "-le": "<=", "-gt": ">", "-ge": ">="}
-            if sign in signs:
-                text = f"({left or 0}) {signs[sign]} ({right or 0})"
-                return bool(work_out(text, self.words.known))
-        return False
-
 
 def _open(part: Marked) -> bool:
     """Tell whether a text depends on what nobody sets."""
     return any(ord(letter) in PRIVATE for letter in part.text)
-
-
-def _spread(words: Words, content: Marked) -> tuple[int, ...]:
-    """Return origins of a text whose unknown variables are written out by name."""
-    at: list[int] = []
-    for letter, origin in zip(content.text, content.at, strict=True):
-        at += [origin] * len(words.plain(Marked(letter, (origin,))))
-    return tuple(at)

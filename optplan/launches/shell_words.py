@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
-import fnmatch
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from optplan.launches.shell_changes import CHANGES
+from optplan.launches.shell_fields import Fields
 from optplan.launches.shell_sums import work_out
 from optplan.launches.shell_text import EMPTY, PRIVATE, WORKED, Marked, Word, span_of, worked_out
 from optplan.models.errors import Fault, InputError
@@ -17,7 +18,6 @@ MOST = 4_000_000
 DEEPEST = 40
 """Expansions inside expansions."""
 
-BLANK = " \t\r\n"
 BREAKS = " \t\r\n;&|<>()"
 """Characters that end a word outside quotes."""
 
@@ -25,44 +25,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*|[0-9]+|[@*#?$!-]", re.ASCII)
 _PLAIN = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
 _OPERATORS = (":-", ":=", ":+", ":?", "%%", "##", "//", "^^", ",,", *"-=+?%#/:^,")
 _BC = re.compile(r"""\s*echo\s+["']?([^"'|]*)["']?\s*\|\s*bc(?:\s+-l)?\s*""")
-
-
-class Fields:
-    """Words on the way, as quotes and blanks cut them."""
-
-    def __init__(self) -> None:
-        self.done: list[Marked] = []
-        self._text: list[str] = []
-        self._at: list[int] = []
-        self._begun = False
-
-    def begin(self) -> None:
-        """Make a word even where nothing follows, as a pair of quotes does."""
-        self._begun = True
-
-    def add(self, some: Marked) -> None:
-        """Go on with the word."""
-        self._begun = True
-        self._text.append(some.text)
-        self._at.extend(some.at)
-
-    def cut(self) -> None:
-        """End the word, if there is one."""
-        if self._begun:
-            self.done.append(Marked("".join(self._text), tuple(self._at)))
-        self._text, self._at, self._begun = [], [], False
-
-    def spread(self, some: Marked) -> None:
-        """Go on with a text that blanks cut into words."""
-        first = 0
-        for i, letter in enumerate(some.text):
-            if letter in BLANK:
-                if i > first:
-                    self.add(Marked(some.text[first:i], some.at[first:i]))
-                self.cut()
-                first = i + 1
-        if first < len(some.text):
-            self.add(Marked(some.text[first:], some.at[first:]))
 
 
 class Words:
@@ -436,7 +398,7 @@ class Words:
             return [argument if there else EMPTY]
         if value is None or not (kind in ("", "?") or whole):
             return [self._nobody(name, *at)]
-        changed = _CHANGES.get(kind)
+        changed = CHANGES.get(kind)
         if changed is None:
             return self._seen(name, value, at)
         text = changed(value.text, argument.text)
@@ -451,47 +413,3 @@ class Words:
         if name in self.given:
             return [Marked(value.text, (self._mark(*at),) * len(value.text))]
         return [value]
-
-
-def _cut_front(text: str, pattern: str, longest: bool) -> str:
-    """Cut off what a pattern matches at the front."""
-    sizes = range(len(text), -1, -1) if longest else range(len(text) + 1)
-    hit = next((n for n in sizes if fnmatch.fnmatchcase(text[:n], pattern)), 0)
-    return text[hit:]
-
-
-def _cut_back(text: str, pattern: str, longest: bool) -> str:
-    """Cut off what a pattern matches at the back."""
-    sizes = range(len(text) + 1) if longest else range(len(text), -1, -1)
-    hit = next((n for n in sizes if fnmatch.fnmatchcase(text[n:], pattern)), len(text))
-    return text[:hit]
-
-
-def _slice(text: str, argument: str) -> str:
-    """Take ``${X:offset:length}``."""
-    numbers = argument.split(":")
-    if not all(re.fullmatch(r"\s*-?\d{1,9}\s*", n) for n in numbers):
-        return text
-    first = int(numbers[0])
-    return text[first : first + int(numbers[1])] if len(numbers) > 1 else text[first:]
-
-
-def _replaced(text: str, argument: str, every: bool) -> str:
-    """Take ``${X/a/b}``."""
-    old, _, new = argument.partition("/")
-    return text.replace(old, new, -1 if every else 1) if old else text
-
-
-_CHANGES: dict[str, Callable[[str, str], str]] = {
-    "#": lambda text, pattern: _cut_front(text, pattern, False),
-    "##": lambda text, pattern: _cut_front(text, pattern, True),
-    "%": lambda text, pattern: _cut_back(text, pattern, False),
-    "%%": lambda text, pattern: _cut_back(text, pattern, True),
-    "/": lambda text, argument: _replaced(text, argument, False),
-    "//": lambda text, argument: _replaced(text, argument, True),
-    ",,": lambda text, _: text.lower(),
-    "^^": lambda text, _: text.upper(),
-    ",": lambda text, _: text[:1].lower() + text[1:],
-    "^": lambda text, _: text[:1].upper() + text[1:],
-    ":": _slice,
-}

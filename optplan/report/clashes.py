@@ -32,6 +32,8 @@ def explained(explanation: Explanation, more: Iterable[WayOut] = ()) -> Renderab
         parts += notes(ways)
     else:
         parts.append(Text("\n  no change that was tried helps", "dim"))
+    if not explanation.complete:
+        parts.append(Text("  some changes were not settled in time", "dim"))
     return Group(*parts)
 
 

@@ -273,3 +273,45 @@ def test_cores_are_minimal_and_ways_out_lead_out(seed: int) -> None:
     kind, known = cores.check(seed, routes, everything=False)
     assert kind == sorted(cores.KINDS)[seed % len(cores.KINDS)]
     assert known.core
+
+
+# -- people who have waited long enough ------------------------------------------------------------
+
+
+def cut_short(after: int) -> tuple[optplan.Result, list[str]]:
+    """Solve a spec that fits nowhere, and press Ctrl-C at the so-manieth way out."""
+    tried: list[str] = []
+
+    def say(line: str) -> None:
+        if line.startswith("way out"):
+            tried.append(line)
+            if len(tried) > after:
+                raise KeyboardInterrupt
+
+    search = {**ONE_WAY, "global_batch": 16, "sequence_parallel": True, "recompute": "full"}
+    asked = spec("llama-3-70b", 16, search, sequence=512)
+    return optplan.solve(asked, top=0, say=say), tried
+
+
+@pytest.mark.parametrize("after", [0, 1])
+def test_ctrl_c_keeps_the_clash_and_the_ways_found(after: int) -> None:
+    result, tried = cut_short(after)
+    assert len(tried) == after + 1
+    assert result.exit_code == 1
+    assert result.explanation.core
+    assert not result.explanation.complete
+    assert len(result.explanation.ways_out) <= after
+    verdict = optplan.verify(result.to_json()).verdict
+    assert verdict == "verified"
+
+
+def test_a_way_out_that_was_made_up_is_no_matter_of_time() -> None:
+    result, _ = cut_short(1)
+    (way,) = result.explanation.ways_out
+    better = way.model_copy(update={"step_seconds": way.step_seconds / 2})
+    forged = result.explanation.model_copy(update={"ways_out": (better,)})
+    changed = result.model_copy(update={"explanation": forged}).sealed()
+    assert optplan.verify(changed.to_json()).verdict != "verified"
+    whole = forged.model_copy(update={"complete": True, "ways_out": ()})
+    changed = result.model_copy(update={"explanation": whole}).sealed()
+    assert optplan.verify(changed.to_json()).verdict == "not verified"

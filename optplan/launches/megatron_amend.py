@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from optplan.launches.launch import Launch, Value
+from optplan.launches.megatron_job import Groups, Job, Option, numbered
 from optplan.launches.megatron_options import Given, Options, named
-from optplan.launches.megatron_writing import OWNED, Groups, Job, Option, numbered
+from optplan.launches.megatron_writing import OWNED
 from optplan.launches.script import joined, quoted
 from optplan.launches.values import plan_from
 from optplan.models.errors import Fault, InputError
