@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +29,8 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import TIMED, GoalName, Problem
 from optplan.models.spec.space import ORDERS, RECOMPUTES, Recompute
 from optplan.models.tabulate import blurred, post_prices
+
+log = logging.getLogger(__name__)
 
 __all__ = ["CHOICES", "Formulation", "even_layers", "formulate", "plan_of"]
 
@@ -198,6 +201,13 @@ def formulate(
     # Experts decide most of what a layer costs, sharding most of what it holds.
     say.branching = (("ep", "etp"), ("zero", "hsdp", "offload"))
     program = say.program(goal_in(problem, problem.main_goal, say.tick), ties_of(problem.main_goal))
+    log.info(
+        "%d choices, %d statements, %d rules, a tick is %g s",
+        len(program.choices),
+        len(program.statements),
+        len(everything),
+        float(say.tick),
+    )
     return Formulation(problem, program, say.tick, everything, tuple(more), near)
 
 

@@ -24,7 +24,7 @@ from optplan import (
     cli_sweeps,
 )
 from optplan.arguments import choices, intervals, memory, seconds, whole
-from optplan.flags import Json, Limits, Rules, Sets
+from optplan.flags import Json, Limits, Rules, Sets, Verbose
 from optplan.models.errors import InputError, OptplanError, chain
 from optplan.output import console, dump, write
 
@@ -59,6 +59,7 @@ def solve(
     workers: int = 1,
     robust: Annotated[bool, Parameter(negative="")] = False,
     box: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    verbose: Verbose = False,
 ) -> int:
     """
     Find the best layout of a spec and prove it.
@@ -105,7 +106,7 @@ def solve(
 
     own = asked_rules(rules).load()
 
-    with Watch(quiet=json) as watch:
+    with Watch(quiet=json, verbose=verbose) as watch:
         result = run(
             _path(spec),
             engine=engine,
@@ -142,6 +143,7 @@ def evaluate(
     set: Sets = (),
     limit: Limits = (),
     rules: Rules = (),
+    verbose: Verbose = False,
 ) -> int:
     """
     Price one plan, list the rules it breaks, and tell how far it is from the best.
@@ -157,9 +159,11 @@ def evaluate(
     values = choices(plan)
     from optplan.evaluate import evaluate as run
     from optplan.own_rules import asked_rules
+    from optplan.report.progress import Watch
 
     own = asked_rules(rules).load()
-    evaluation = run(_path(spec), values, sets=set, limits=limit, rules=own)
+    with Watch(quiet=json, verbose=verbose):
+        evaluation = run(_path(spec), values, sets=set, limits=limit, rules=own)
     if json:
         write(evaluation.to_json())
     else:
@@ -204,6 +208,7 @@ def compare(
     time_limit: str | None = None,
     seed: int = 0,
     workers: int = 1,
+    verbose: Verbose = False,
 ) -> int:
     """
     Solve a spec with several engines and show optimum, bound, gap, time and nodes of each.
@@ -229,7 +234,7 @@ def compare(
     from optplan.compare import engines_of
     from optplan.report.progress import Watch
 
-    with Watch(quiet=json) as watch:
+    with Watch(quiet=json, verbose=verbose) as watch:
         comparison = run(
             _path(spec),
             engines_of(engines),

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from optplan.arguments import choices, job, seconds
-from optplan.flags import Json, Limits, Rules, Sets
+from optplan.flags import Json, Limits, Rules, Sets, Verbose
 from optplan.output import console, write
 
 
@@ -23,6 +23,7 @@ def explain(
     limit: Limits = (),
     rules: Rules = (),
     time_limit: str | None = None,
+    verbose: Verbose = False,
 ) -> int:
     """
     Say what stands in the way of a faster plan, or of any, and what each way out would buy.
@@ -49,7 +50,7 @@ def explain(
     from optplan.report.progress import Watch
 
     own = asked_rules(rules).load()
-    with Watch(quiet=json) as watch:
+    with Watch(quiet=json, verbose=verbose) as watch:
         answer = run(
             Path(spec),
             why_not=asked,
@@ -84,6 +85,7 @@ def size(
     limit: Limits = (),
     rules: Rules = (),
     time_limit: str | None = None,
+    verbose: Verbose = False,
 ) -> int:
     """
     Find the fewest devices that hold the job, or the cheapest cluster that does it in time.
@@ -120,7 +122,7 @@ def size(
     from optplan.size import size as run
 
     own = asked_rules(rules).load()
-    with Watch(quiet=json) as watch:
+    with Watch(quiet=json, verbose=verbose) as watch:
         sizing = run(
             Path(spec),
             accelerators=[name.strip() for name in on.split(",") if name.strip()],

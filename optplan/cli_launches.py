@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from optplan.arguments import seconds
-from optplan.flags import Json, Sets
+from optplan.flags import Json, Sets, Verbose
 from optplan.output import console, write
 
 Output = Annotated[str | None, Parameter(name=("--output", "-o"))]
@@ -26,6 +26,7 @@ def doctor(
     json: Json = False,
     output: Output = None,
     time_limit: str | None = None,
+    verbose: Verbose = False,
 ) -> int:
     """
     Read a launch script, configuration or log, say what is wrong with it, and mend it.
@@ -58,7 +59,7 @@ def doctor(
     inputs = [launch] + ([spec] if spec is not None else [])
     if output is not None:
         refuse_input(output, inputs)
-    with Watch(quiet=json, line="reading the launch") as watch:
+    with Watch(quiet=json, line="reading the launch", verbose=verbose) as watch:
         found = run(
             Path(launch),
             None if spec is None else Path(spec),

@@ -15,6 +15,12 @@ Limits = Annotated[
     Parameter(name="--limit", negative="", help="Add a condition: 'pp * tp <= 32'."),
 ]
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print JSON and nothing else.")]
+Verbose = Annotated[
+    bool,
+    Parameter(
+        name=("--verbose", "-v"), negative="", help="Log each step of the road on standard error."
+    ),
+]
 Rules = Annotated[
     tuple[str, ...],
     Parameter(

@@ -14,7 +14,8 @@ from optplan.planner import Condition, Spec, problem_of
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, SolverConfig, Termination
 from optplan.solvers.late import Late
-from optplan.solvers.search import Left, Search
+from optplan.solvers.left import Left
+from optplan.solvers.search import Search
 from optplan.solvers.settle import Settler
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pathlib
 import re
@@ -25,6 +26,8 @@ from optplan.source import read_text
 
 Source = str | os.PathLike[str] | Mapping[str, object] | Problem
 """A spec: a file's name, its text, its content as plain data, or a problem made before."""
+
+log = logging.getLogger(__name__)
 
 TEXT = "<text>"
 """What a spec is called in a place when it came as text."""
@@ -79,6 +82,15 @@ def load(source: Source, *, sets: Iterable[str] = (), limits: Iterable[str] = ()
         raise InputError(_ordered(faults)) from None
     if faults:
         raise InputError(_ordered(faults))
+    workload, cluster = problem.workload, problem.cluster
+    log.info(
+        "%s on %d x %s, %d limits, calibration %s",
+        workload.architecture.name,
+        problem.devices,
+        cluster.accelerator.name,
+        len(problem.limits),
+        problem.calibration.name,
+    )
     return problem
 
 

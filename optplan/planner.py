@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +39,8 @@ from optplan.solvers.catalogue import kind_of, proving, require
 from optplan.solvers.proved import constrained, proved
 from optplan.solvers.prover import Constrain
 from optplan.solvers.search import Search
+
+log = logging.getLogger(__name__)
 
 EQUAL = 1e-12
 """Relative difference between two floats that are the same sum in another order."""
@@ -209,6 +212,7 @@ def run(
     near = price.step_seconds / plan.global_batch
     # A plan that takes longer is cheaper where it holds as much fewer devices.
     near *= _spread(form, outcome.best[0])
+    log.info("ticks of %g s blur the best plan; once more on finer ones", float(form.tick))
     finer = _finer(form, outcome.best[0], near) if problem.main_goal in TIMED else None
     if finer is not None:
         again = _engine(finer, engine, time_left(config, start), reduce, constrain)
@@ -338,6 +342,13 @@ def checked(form: Formulation, assignment: Mapping[str, int]) -> tuple[Plan, Est
             f"the program counts {known['peak_bytes']} bytes, "
             f"the estimate {price.memory.peak_bytes}"
         )
+    log.info(
+        "verified: %d findings hold, %.9g s in floats, %.9g s in ticks, %s bytes in both",
+        len(verdict.kept),
+        price.step_seconds,
+        ticks,
+        f"{price.memory.peak_bytes:,}",
+    )
     return plan, price, verdict
 
 

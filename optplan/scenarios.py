@@ -22,7 +22,7 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.planner import checked
 from optplan.solvers.base import SolverConfig, Termination
-from optplan.solvers.search import Left
+from optplan.solvers.left import Left
 from optplan.within import SHAPE, Near
 
 CLOSE = 1e-9

@@ -16,7 +16,8 @@ from optplan.models.program import Program
 from optplan.models.spec.plan import Plan
 from optplan.result import Alternative
 from optplan.solvers.base import SolverConfig, Termination
-from optplan.solvers.search import Left, Search
+from optplan.solvers.left import Left
+from optplan.solvers.search import Search
 from optplan.solvers.settle import Point, Settler
 from optplan.sureness import Neighbour, WithinError
 

@@ -16,8 +16,8 @@ from optplan.solvers.base import Outcome, Solver, SolverConfig
 from optplan.solvers.outside import Outside, offered, outside
 
 if TYPE_CHECKING:
+    from optplan.solvers.left import Left
     from optplan.solvers.proved import ProveLeft
-    from optplan.solvers.search import Left
 
 ENGINES = {
     "cp-sat": (

@@ -18,9 +18,9 @@ from optplan.solvers.cpsat import ENGINE
 from optplan.solvers.cpsat_model import Model, post
 from optplan.solvers.cpsat_solver import new_solver, solved
 from optplan.solvers.cpsat_stages import add_rows, prove
+from optplan.solvers.left import Left
 from optplan.solvers.options import SAFE, Option
 from optplan.solvers.prover import Constrain, Proof, Prover
-from optplan.solvers.search import Left
 from optplan.solvers.settle import Point
 from optplan.solvers.stages import Shared
 

@@ -12,6 +12,7 @@ import pyomo.environ as pyo
 from optplan.models.program import Program
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination
+from optplan.solvers.left import Left
 from optplan.solvers.milp import TRUST, name_of
 from optplan.solvers.milp_forms import Form, Sheet, goal_unit
 from optplan.solvers.milp_hull import Hull
@@ -19,7 +20,6 @@ from optplan.solvers.milp_solver import DEFAULT, Answer, hushed, run, why_stoppe
 from optplan.solvers.milp_stages import write_stages
 from optplan.solvers.options import SAFE, Option, least_step, passing
 from optplan.solvers.prover import Constrain, Proof, Prover
-from optplan.solvers.search import Left
 from optplan.solvers.settle import Point
 from optplan.solvers.stages import Shared
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,9 +19,12 @@ from optplan.solvers.base import (
     time_left,
 )
 from optplan.solvers.late import Late
+from optplan.solvers.left import Left
 from optplan.solvers.prover import Constrain
-from optplan.solvers.search import Left, Search
+from optplan.solvers.search import Search
 from optplan.solvers.settle import Point
+
+log = logging.getLogger(__name__)
 
 HARD_SECONDS = 30.0
 """Time for a proof under limits that ask for slowness, or join time and memory, unless given."""
@@ -79,7 +83,16 @@ def proved(
     if found.hard and config.seconds is None:
         # Each point may take a proof of its own; a person is told so rather than kept waiting.
         config = replace(config, seconds=time.monotonic() - start + HARD_SECONDS)
+    log.info("%s points left to prove", f"{len(found.left):,}")
     proof = _or_cpsat(prove_left)(program, found.left, best, time_left(config, start))
+    log.info(
+        "%s: %s by %s, %s nodes, %.2f s",
+        proof.termination.value,
+        proof.holding.value,
+        proof.engine,
+        f"{proof.nodes:,}",
+        proof.seconds,
+    )
     better = proof.goal is not None and known.goal is not None and proof.goal < known.goal
     if better and not found.hard:
         raise OwnFault(f"{proof.engine} finds a plan that the per-stage method has missed")

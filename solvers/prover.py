@@ -17,8 +17,8 @@ from optplan.models.errors import OwnFault
 from optplan.models.program import Program
 from optplan.models.stages import Share
 from optplan.solvers.base import Outcome, SolverConfig, Termination, holding
+from optplan.solvers.left import Left
 from optplan.solvers.options import Option, known, ways
-from optplan.solvers.search import Left
 from optplan.solvers.settle import Point, Settler
 from optplan.solvers.stages import Shared
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from optplan.solvers.base import (
 from optplan.solvers.boxes import Spine, first_bound
 from optplan.solvers.grid import BLOCK_POINTS, Block, Grid, prices
 from optplan.solvers.late import ASKS_MORE
+from optplan.solvers.left import Left, joined, none_left
 from optplan.solvers.lower import Lower
 from optplan.solvers.settle import Point, Settler
 
@@ -46,35 +48,6 @@ WAITING = 200_000
 
 
 @dataclass
-class Left:
-    """
-    Points that no bound has removed: columns, one row a point, and their bounds.
-
-    Parameters
-    ----------
-    columns
-        What a point is made of.
-    bound
-        No way of handing out its layers has a smaller goal.
-    """
-
-    columns: dict[str, Integers]
-    bound: NDArray[np.float64]
-
-    def take(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Left:
-        """Pick some of the points."""
-        return Left({k: v[index] for k, v in self.columns.items()}, self.bound[index])
-
-    def at(self, i: int) -> Point:
-        """Read one point."""
-        return {k: int(v[i]) for k, v in self.columns.items()}
-
-    def __len__(self) -> int:
-        """Count the points."""
-        return len(self.bound)
-
-
-@dataclass
 class Found:
     """
     What a search came to.
@@ -93,6 +66,12 @@ class Found:
     outcome: Outcome
     left: Left
     hard: bool
+
+
+log = logging.getLogger(__name__)
+
+SHOWN = ("tp", "pp", "dp", "cp", "ep", "micro_batch", "global_batch")
+"""Choices that the log tells of an incumbent, where a program has them."""
 
 
 class Search:
@@ -162,7 +141,7 @@ class Search:
     def everything(self) -> Left:
         """Return every point that no table refuses, rows and memory not yet asked."""
         if self.spine.empty:
-            return _none(self.settler.columns)
+            return none_left(self.settler.columns)
         found = []
         self.grid.lenient = True
         for columns in self.spine.all_rows(JOINED):
@@ -172,7 +151,7 @@ class Search:
                 flat = np.flatnonzero(np.broadcast_to(block.found, block.shape))
                 low = np.zeros(len(flat))
                 found.append(Left(block.at(flat, self.settler.columns), low))
-        return _joined(found, self.settler.columns)
+        return joined(found, self.settler.columns)
 
     def _walk(self) -> None:
         """Visit the space."""
@@ -334,14 +313,19 @@ class Search:
         self.best = [other for other in self.best if not any(other is one for one in alike)]
         self.best.append(full)
         self.best.sort(key=self.settler.rank)
+        if self.best[0] is full and log.isEnabledFor(logging.INFO):
+            goal = self.program.goal
+            price = float(self.settler.goal(full)) * goal.scale
+            words = " ".join(f"{name} {full[name]}" for name in SHOWN if name in full)
+            log.info("incumbent %.6g %s: %s", price, goal.unit, words)
         del self.best[self.config.top :]
 
     def _found(self, total: int, termination: Termination) -> Found:
         """Write down what was found."""
         finished = termination is Termination.EXHAUSTED
-        left = _none(self.settler.columns)
+        left = none_left(self.settler.columns)
         if self.kept:
-            left = _joined(self.kept, self.settler.columns)
+            left = joined(self.kept, self.settler.columns)
             within = left.bound <= self.ceiling
             self.fallen += int(np.count_nonzero(~within))
             left = left.take(within)
@@ -357,6 +341,7 @@ class Search:
             bound = Fraction(max(0.0, low)) if known else None
             if goal is not None and bound is not None:
                 bound = min(bound, goal)
+        self._tell(total, len(left), termination)
         outcome = Outcome(
             termination=termination,
             holding=holding(bool(self.best), finished),
@@ -371,21 +356,23 @@ class Search:
         )
         return Found(outcome, left, self.settler.late.hard)
 
+    def _tell(self, total: int, left: int, termination: Termination) -> None:
+        """Log where the points went."""
+        refused = sorted(self.removed.items(), key=lambda one: -one[1])
+        told = ", ".join(f"{n:,} by {name}" for name, n in refused[:3] if n) or "none"
+        log.info(
+            "%s: %s points, refused %s by rules (%s), %s fell to the bound, %s priced, %s left",
+            termination.value,
+            f"{total:,}",
+            f"{sum(self.removed.values()):,}",
+            told,
+            f"{self.fallen:,}",
+            f"{self.priced:,}",
+            f"{left:,}",
+        )
+
 
 def unsupported() -> Outcome:
     """Say that a search by bounds cannot answer what a limit asks."""
     engine = f"exhaustive (numpy {np.__version__})"
     return Outcome(Termination.UNSUPPORTED, Holding.NOTHING, detail=ASKS_MORE, engine=engine)
-
-
-def _joined(parts: list[Left], names: tuple[str, ...]) -> Left:
-    """Put points of several blocks together."""
-    if not parts:
-        return _none(names)
-    columns = {n: np.concatenate([k.columns[n] for k in parts]) for n in names}
-    return Left(columns, np.concatenate([k.bound for k in parts]))
-
-
-def _none(names: tuple[str, ...]) -> Left:
-    """No point at all."""
-    return Left({n: np.empty(0, dtype=np.int64) for n in names}, np.empty(0))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from types import TracebackType
 from typing import Any
 
 from optplan.models.units import seconds_text
+from optplan.report.road import Road
 from optplan.solvers.base import Progress
+
+log = logging.getLogger("optplan.doing")
 
 PATIENCE = 2.0
 """Seconds before anything is shown."""
@@ -17,16 +21,20 @@ class Watch:
     """
     A spinner on stderr with time, incumbent, bound and gap.
 
-    Silent where stderr is no terminal or ``quiet`` is asked for.
+    Silent where stderr is no terminal or ``quiet`` is asked for; where ``verbose`` is, a log of
+    lines that stay takes its place.
     """
 
-    def __init__(self, quiet: bool = False, line: str = "searching") -> None:
-        self._quiet = quiet or not sys.stderr.isatty()
+    def __init__(self, quiet: bool = False, line: str = "searching", verbose: bool = False) -> None:
+        self._quiet = quiet or verbose or not sys.stderr.isatty()
+        self._road = Road() if verbose else None
         self._bar: Any = None  # a rich Progress, imported late
         self._line = line
 
     def __enter__(self) -> Watch:
         """Wait for news."""
+        if self._road is not None:
+            self._road.__enter__()
         if not self._quiet:
             import threading
 
@@ -42,6 +50,8 @@ class Watch:
         trace: TracebackType | None,
     ) -> None:
         """Wipe the line."""
+        if self._road is not None:
+            self._road.__exit__(kind, error, trace)
         if self._quiet:
             return
         self._timer.cancel()
@@ -50,6 +60,8 @@ class Watch:
 
     def tell(self, progress: Progress) -> None:
         """Take news from an engine; prices are per sequence."""
+        if self._road is not None:
+            return  # The engines' own log says more.
         parts = []
         if progress.incumbent is not None:
             parts.append(f"best {seconds_text(progress.incumbent)}/sequence")
@@ -61,6 +73,8 @@ class Watch:
 
     def say(self, line: str) -> None:
         """Show another line."""
+        if self._road is not None:
+            log.info(line)
         self._line = line
         if self._bar is not None:
             self._bar.update(self._task, description=line)
