@@ -114,6 +114,9 @@ def runnable(problem: Problem, plan: Plan) -> str:
         return "tied embeddings are measured without pipeline and tensor parallelism only"
     if plan.vpp > 1 and shape.layers < plan.pp * plan.vpp:
         return "a chunk would hold no layer"
+    if plan.pp > 1 and plan.schedule == "1f1b" and plan.micro_batches < plan.pp:
+        # torch.distributed.pipelining, Schedule1F1B: refuses fewer micro-batches than stages.
+        return "1F1B has fewer micro-batches than stages"
     if min(plan.layers_per_stage) == 0:
         return "a stage would hold no layer"
     return ""
