@@ -27,7 +27,7 @@ def main() -> None:
     again = optplan.doctor(launch, on="ascend-910b", sets=["NODE_RANK=0"])
     print(f"read back as the same plan: {again.plan == plan}")
     for finding in again.findings:
-        print(f"{finding.severity}: {finding.text}")
+        print(f"{finding.severity} {finding.rule}: {finding.problem}")
 
 
 if __name__ == "__main__":

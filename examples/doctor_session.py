@@ -14,7 +14,7 @@ def main() -> None:
     """Examine, mend, and examine what was mended."""
     found = optplan.doctor(LAUNCH, on="h100-sxm-80gb")
     for finding in found.findings:
-        print(f"{finding.severity} {finding.name}: {finding.text}")
+        print(f"{finding.severity} {finding.rule}, line {finding.line}: {finding.problem}")
 
     assert found.corrected is not None
     before, after = found.source.splitlines(), found.corrected.text.splitlines()
@@ -24,8 +24,8 @@ def main() -> None:
     errors = [one for one in again.findings if one.severity == "error"]
     assert again.estimate is not None
     print(f"mended: {len(errors)} errors, {again.estimate.step_seconds:.1f} s a step")
-    if again.best is not None:
-        print(f"the best for the same job: {again.best.estimate.step_seconds:.1f} s a step")
+    if again.best is not None and again.best.gain is not None:
+        print(f"the best for the same job saves {again.best.gain:.0%} of the step")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import random
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import optplan
@@ -42,27 +42,34 @@ SPEC = {
     "calibration": "generic",
 }
 
-FIRST = ("tp=2 pp=1 dp=8 micro_batch=2", "tp=4 pp=2 dp=2 micro_batch=1")
-LATER = ("tp=1 pp=4 dp=4 micro_batch=1", "tp=8 pp=1 dp=2 micro_batch=4", "tp=2 pp=4 dp=2")
+FIRST = ({"tp": 2, "pp": 1, "micro_batch": 2}, {"tp": 4, "pp": 2, "micro_batch": 1})
+LATER = ({"tp": 1, "pp": 4}, {"tp": 8, "pp": 1, "micro_batch": 4}, {"tp": 2, "pp": 4})
 
 
-def runs(layouts: Iterable[str], path: Path) -> Path:
+def runs(layouts: Iterable[Mapping[str, int]], path: Path) -> Path:
     """Write a table of runs, a row each."""
     problem = optplan.load(SPEC).with_calibration(**HIDDEN)
     shape, draw, rows = problem.workload.architecture, random.Random(1), []
     for layout in layouts:
-        found = optplan.evaluate(problem, [*layout.split(), "zero=1", "recompute=none", "vpp=1"])
+        fixed = {"zero": 1, "recompute": "none", "vpp": 1, "cp": 1}
+        found = optplan.evaluate(problem, {**layout, **fixed})
         assert found.plan is not None
         assert found.estimate is not None
-        plan = found.plan
-        row = {"accelerator": DEVICE, "num_devices": plan.devices, "framework": "Megatron-LM"}
+        chosen = found.plan
+        row = {"accelerator": DEVICE, "num_devices": chosen.devices, "framework": "Megatron-LM"}
         row |= {"num_layers": shape.layers, "hidden_size": shape.hidden, "num_heads": shape.heads}
         row |= {"ffn_hidden_size": shape.ffn, "gated_mlp": "true", "vocab_size": shape.vocabulary}
         row |= {"seq_len": problem.workload.sequence_length, "precision": "bf16"}
-        row |= {"tp": plan.tp, "pp": plan.pp, "dp": plan.dp, "vpp": plan.vpp, "cp": plan.cp}
-        row |= {"micro_batch": plan.micro_batch, "global_batch": plan.global_batch}
-        row |= {"zero_stage": plan.zero, "recompute": plan.recompute, "flash_attention": "true"}
-        row |= {"seq_parallel": str(plan.sequence_parallel).lower(), "outcome": "ok"}
+        row |= {
+            "tp": chosen.tp,
+            "pp": chosen.pp,
+            "dp": chosen.dp,
+            "vpp": chosen.vpp,
+            "cp": chosen.cp,
+        }
+        row |= {"micro_batch": chosen.micro_batch, "global_batch": chosen.global_batch}
+        row |= {"zero_stage": chosen.zero, "recompute": chosen.recompute, "flash_attention": "true"}
+        row |= {"seq_parallel": str(chosen.sequence_parallel).lower(), "outcome": "ok"}
         row |= {"step_time_s": found.estimate.step_seconds * draw.uniform(0.97, 1.03)}
         rows.append(row | SHEET)
     with path.open("w", newline="", encoding="utf-8") as file:

@@ -18,8 +18,8 @@ from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.units import bytes_text, seconds_text
 from optplan.places import Refusal
+from optplan.read_back import read_result
 from optplan.result import FORMAT, Reply, Result
-from optplan.verify import read_result
 
 
 class Export(Reply):

@@ -177,9 +177,11 @@ def _amended(speaks: Dialect, source: str, values: Mapping[str, Value]) -> str |
         # What is changed may ask for another environment.
         asked = [re.fullmatch(EXPORT, one.remedy) for one in speaks.read(text).remarks]
         more: dict[str, Value] = {f"{ENVIRONMENT}{one[1]}": one[2] for one in asked if one}
-        return speaks.amend(text, more) if more else text
+        text = speaks.amend(text, more) if more else text
+        refused = any(one.severity == "error" for one in speaks.read(text).remarks)
     except InputError:
         return None
+    return None if refused else text
 
 
 def _changes(prepared: Prepared, plan: Plan) -> list[str]:

@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, TypeVar
-
-from pydantic import ValidationError
+from typing import Literal
 
 from optplan.certificate import bound_seconds, gap_of, goal_of, goal_value, strategies_log10
 from optplan.costs import costs_of
@@ -16,12 +14,12 @@ from optplan.front import front_of
 from optplan.infeasible import explain_infeasible
 from optplan.judge import judge, warnings
 from optplan.models.cost.estimate import estimate
-from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import Formulation, formulate
 from optplan.models.record import Record
 from optplan.models.rules.registry import Rule
 from optplan.planner import run
-from optplan.result import FORMAT, Certificate, Explanation, Result
+from optplan.read_back import read_result
+from optplan.result import Certificate, Explanation, Result
 from optplan.solvers import exhaustive
 from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
@@ -29,8 +27,6 @@ from optplan.solvers.outside import MARK
 from optplan.solvers.recheck import recheck
 from optplan.verify_sure import recheck_sure
 from optplan.within import neighbourhood
-
-Kind = TypeVar("Kind", bound=Record)
 
 DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
 """Terminations after which nothing is left to know."""
@@ -44,8 +40,6 @@ PROVEN = 1e-6
 EQUAL = 1e-9
 """Relative difference below which two floats of the same formula count as equal on two machines."""
 
-LARGEST_FILE = 2**26
-"""Bytes that a plan's file may have."""
 
 MOST_EXACT = 5_000_000
 """A space up to this size has its bound derived anew in whole numbers."""
@@ -83,70 +77,6 @@ class Verification(Record):
         return json.dumps(self.model_dump(mode="json"), indent=1)
 
 
-def read_result(path: str | Path) -> Result:
-    """
-    Read the JSON that ``optplan solve --json`` wrote.
-
-    Raises
-    ------
-    InputError
-        The file is missing, no JSON, or not of this form.
-    """
-    data = read_json(path, "write it with optplan solve SPEC --json > plan.json")
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        remedy = f"take a file with format {FORMAT}, written with optplan solve SPEC --json"
-        raise InputError([Fault(str(path), "format", "this is no plan of this version", remedy)])
-    return as_record(path, data, Result)
-
-
-def read_json(path: str | Path, remedy: str) -> Any:
-    """
-    Read a JSON file of an answer.
-
-    Raises
-    ------
-    InputError
-        The file is missing, too large, or no JSON, for which ``remedy`` says how to make one.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-        if len(raw) > LARGEST_FILE:
-            large = "name a file that optplan wrote"
-            raise InputError([Fault(str(path), "", "the file is larger than 64 MiB", large)])
-        text = raw.decode("utf-8-sig")
-        data = json.loads(text)
-        if "\\ud" in text.lower():  # half a character, written by its number, fits no file
-            json.dumps(data, ensure_ascii=False).encode()
-        return data
-    except OSError as error:
-        why = f"cannot read the file: {error.strerror}"
-        raise InputError([Fault(str(path), "", why, "name a readable file")]) from None
-    except (ValueError, RecursionError):
-        raise InputError([Fault(str(path), "", "this is no JSON", remedy)]) from None
-
-
-def as_record(path: str | Path, data: Any, kind: type[Kind]) -> Kind:
-    """
-    Take JSON for a record.
-
-    Raises
-    ------
-    InputError
-        It is not of this form; names every value that does not fit.
-    """
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        wrong, remedy = "the value does not fit the form", "take the file as it was written"
-        raise InputError(
-            [
-                Fault(str(path), ".".join(map(str, item["loc"])), wrong, remedy)
-                for item in error.errors()
-            ]
-        ) from None
-
-
 def verify(plan: str | Path | Result, rules: Iterable[Rule] = ()) -> Verification:
     """
     Re-check a result: digest, fingerprint, rules, price, counts and bound.
@@ -154,7 +84,7 @@ def verify(plan: str | Path | Result, rules: Iterable[Rule] = ()) -> Verificatio
     Parameters
     ----------
     plan
-        Path of the JSON that ``solve`` wrote, or a result.
+        Path of the JSON that ``solve`` wrote, its text, or a result.
     rules
         The user's own rules that the result was solved under; without them what rests on them
         cannot be told.

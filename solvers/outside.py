@@ -59,6 +59,9 @@ class Outside:
             raise self._wrong(problem, "return an optplan.solvers.base.Outcome")
         outcome = replace(outcome, best=tuple(map(self._asked(program), outcome.best)))
         outcome = self._weighed(program, outcome)
+        if outcome.census is None:
+            # Whoever does not say where all points went says of none.
+            outcome = replace(outcome, removed_by_bound=0, prunings={})
         name = f"{self.name}{MARK} ({self._version or 'no version'})"
         return replace(outcome, engine=name, seconds=time.monotonic() - start)
 

@@ -134,7 +134,7 @@ def row_of(
     name: str, processes: int, rows: Sequence[Prediction], flat: Sequence[Prediction]
 ) -> str:
     """Sum up a comparison as a row of the README's table."""
-    cells = [f"| {name}, {processes} processes | {len(rows)}"]
+    cells = [f"| {name}, {processes} processes | {sum(row.error is not None for row in rows)}"]
     for some in (rows, flat):
         found, order = errors(row.error for row in some), ranking(some)
         cells.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ MACHINE = {
     "devices_per_node": ("nproc_per_node", "gpus_per_node", "ntasks_per_node"),
 }
 """Options of launchers by what they say."""
+
+NEEDS_SHARING = ("overlap_param_gather",)
+"""Options that Megatron refuses where no optimizer is shared (megatron/training/arguments.py)."""
 
 ENVIRONMENT = "environment."
 """What a change of a variable begins with: ``environment.CUDA_DEVICE_MAX_CONNECTIONS``."""
@@ -102,17 +106,21 @@ def amended(
     groups = write(plan, job, faults)
     if faults:
         raise InputError(faults)
-    touched = _touched(launch, changes)
-    for how in WAYS:
+    every = _touched(launch, changes)
+    # Where nobody is left to share with, what asks for sharing may stay: it means nothing there.
+    alone = [[n for n in every if n != "zero"]] if "zero" in every and not plan.zero else []
+    for touched, how in itertools.product((*alone, every), WAYS):
         edits = _Edits(text, options, how)
         for name in touched:
             edits.group(groups.get(name, []), OWNED.get(name, ()))
+            if name == "zero" and not plan.zero:
+                edits.group([], NEEDS_SHARING)
         for name, flags in MACHINE.items():
             if name in changes:
                 edits.machine(flags, str(changes[name]))
         edits.environment({k: v for k, v in changes.items() if k.startswith(ENVIRONMENT)})
         new = edits.done()
-        if _as_asked(launch, new, read, changes, touched):
+        if _as_asked(launch, new, read, changes, every):
             return new
     names = ", ".join(changes)
     problem = f"the script cannot be changed in {names} without changing more"

@@ -24,7 +24,7 @@ KEYS = {
     "sequence_parallel zero hsdp context order offload recompute layers_per_stage "
     "recomputed_layers_per_stage",
     "estimate": "step_seconds tokens_per_second_per_device mfu terms late_seconds memory",
-    "estimate.terms": "TF TCT TAT TCC TCE TL TO TCD TAD TB TCP T_opt",
+    "estimate.terms": "TF TCT TAT TCC TCE TL TO TCD TAD TB TCP T_opt T_own",
     "estimate.memory": "peak_bytes allocated_bytes capacity_bytes risk binding_stage stages",
     "estimate.memory.stages.0": "stage layers recomputed peak_bytes parts phases in_flight "
     "micro_batch_seconds",
@@ -32,7 +32,7 @@ KEYS = {
     "certificate": "fingerprint goal bound unit bound_seconds gap tick_seconds points "
     "strategies_log10 removed_by_rule removed_by_bound left prunings priced engine seed",
     "alternatives.0": "plan step_seconds tokens_per_second_per_device peak_bytes behind",
-    "explanation": "core further ways_out",
+    "explanation": "core further ways_out complete",
 }
 """The contract of design.md, section 5, and the keys that were added to it."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import optplan
-from optplan.verify import read_result
+from optplan.read_back import read_result
 from tests.optplan.command import job, solved
 from tests.optplan.test_verify import verified
 

@@ -13,7 +13,7 @@ import pytest
 
 import optplan
 from optplan.models.cost.price import TERMS
-from optplan.verify import read_result
+from optplan.read_back import read_result
 from tests.optplan.command import ENGINES, JOBS, OPEN, job, run, solved
 
 Change = Callable[[Any], Any]

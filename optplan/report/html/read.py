@@ -11,9 +11,10 @@ from optplan.models.cost.price import Estimate
 from optplan.models.errors import Fault, InputError
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+from optplan.read_back import as_record, named, read_json
 from optplan.result import FORMAT, Evaluation, Reply, Result
 from optplan.size import Sizing
-from optplan.verify import alike, as_record, read_json
+from optplan.verify import alike
 
 TAKES = (
     "the JSON that optplan solve, explain, evaluate, size or compare writes with --json, or the "
@@ -51,13 +52,13 @@ def read_answer(path: str | Path) -> tuple[str, Reply]:
     known = next(((name, kind) for name, needed, kind in KINDS if needed <= keys), None)
     if known is None:
         problem = "this is no answer that a page can show"
-        raise InputError([Fault(str(path), "", problem, f"take {TAKES}")])
+        raise InputError([Fault(named(path), "", problem, f"take {TAKES}")])
     name, kind = known
     if data.get("format", FORMAT) != FORMAT:
         remedy = f"take a file with format {FORMAT}, written by this version of optplan"
-        raise InputError([Fault(str(path), "format", "this is of another version", remedy)])
+        raise InputError([Fault(named(path), "format", "this is of another version", remedy)])
     answer = as_record(path, data, kind)
-    check(answer, str(path))
+    check(answer, named(path))
     return name, answer
 
 
