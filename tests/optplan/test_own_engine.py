@@ -138,7 +138,8 @@ def test_a_false_optimum_is_not_verified() -> None:
         return replace(sure, bound=best)
 
     result = optplan.solve(job("baichuan2-7b"), engine=boasting, top=0)
-    assert result.certificate.gap == 0
+    assert result.certificate.gap is not None
+    assert result.certificate.gap < 1e-9
     assert optplan.verify(result).verdict == "not verified"
 
 
