@@ -1,17 +1,24 @@
-"""The generated parts of the README: ``python -m tests.readme`` writes them anew."""
+"""
+The generated parts of the README: ``python -m tests.readme`` writes them anew.
+
+``--picture`` takes the picture anew, too; it needs a Chromium.
+"""
 
 from __future__ import annotations
 
+import argparse
 import io
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 
-from optplan import catalogue, solve
+from optplan import catalogue, report, solve
 from optplan.report.rulebook import markdown
 from optplan.report.terminal import show_result
+from tests.optplan.browser import browser
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 FIRST_EXAMPLE = README.parent / "examples" / "paper" / "baichuan2-7b.yaml"
@@ -73,8 +80,35 @@ def part(text: str, name: str) -> str:
     return found[1]
 
 
+PICTURE = README.parent / "examples" / "llama-3-70b-64-h100.png"
+"""The page of an example as a picture: its head and the parts named."""
+
+CUT = """
+for (const one of document.querySelectorAll("section")) {
+  if (!["memory", "timeline"].includes(one.id)) one.style.display = "none";
+}
+for (const one of document.querySelectorAll("nav, details, footer, .warnings, .note")) {
+  one.style.display = "none";
+}
+"""
+
+
+def take_picture() -> None:
+    """Open the page of an example, cut it down, and save it as a picture."""
+    with tempfile.TemporaryDirectory() as folder, browser() as page:
+        written = Path(folder) / "report.html"
+        written.write_text(report(solve(PICTURE.with_suffix(".yaml"))), encoding="utf-8")
+        page.open(written, 1000, "light")
+        page.run(CUT)
+        page.picture(PICTURE)
+
+
 def main() -> None:
     """Write every part anew."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--picture", action="store_true", help="take the picture anew")
+    if parser.parse_args().picture:
+        take_picture()
     text = README.read_text(encoding="utf-8")
     for name, write in PARTS.items():
         old = part(text, name)
