@@ -11,7 +11,7 @@ import numpy as np
 
 from optplan.models.columns import FULL, PARTIAL, READS, Columns, Integers
 from optplan.models.pipeline_many import Many
-from optplan.models.stages import Share
+from optplan.models.stages import ALIKE, Share
 
 Whole = TypeVar("Whole", int, Integers)
 """One whole number, or a column of them: a formula of sums and products serves both."""
@@ -41,6 +41,12 @@ def handed_of(at: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """
     stages = range(at["pp"])
     return tuple(at[f"layers[{i}]"] for i in stages), tuple(at[f"again[{i}]"] for i in stages)
+
+
+def alike(layers: Sequence[int], again: Sequence[int]) -> bool:
+    """Tell whether every stage recomputes as many layers, or all of fewer."""
+    most = max(again)
+    return all(r == min(most, n) for n, r in zip(layers, again, strict=True))
 
 
 def less_ends(pp: int, each: int, first: int, last: int, folded: bool) -> tuple[int, ...]:
@@ -82,6 +88,9 @@ class Pipeline(Many):
         True where every stage is as slow as the slowest, as Eq. 1 of arXiv 2501.00254 has it.
     even
         True where stages that are free to recompute still hold the fixed numbers of layers.
+    alike
+        True where stages that may hold any number of layers recompute as many each, or all they
+        have.
     room
         Bytes of a device beside the reserve.
     reserve
@@ -102,6 +111,7 @@ class Pipeline(Many):
     layers: int
     least_first: int
     even: bool
+    alike: bool
     given: tuple[int, ...]
     paper: bool
     room: int
@@ -125,6 +135,7 @@ class Pipeline(Many):
         )
         return (
             f"step_ticks, peak_bytes := pipeline of {self.layers} layers, {how}, "
+            f"{'recomputed alike, ' if self.alike else ''}"
             f"at least {self.least_first} first, room {self.room} beside {self.reserve}"
         )
 
@@ -154,6 +165,7 @@ class Pipeline(Many):
             Micro-batches that the first stage holds at once.
         """
         m, p = at["micro_batches"], at["pp"]
+        partly = ALIKE if self.alike else 1
         # What makes the slowest of equal stages, both ends on it, of every one: Eq. 1 has it so.
         front, several = at["front"], (p > 1) * self.paper
         as_slow = (p - 1) * at["back"] * self.paper
@@ -161,7 +173,7 @@ class Pipeline(Many):
         as_slow = as_slow + several * (m - 1) * at["back"] * (front > 0)
         return {
             "stages": p,
-            "mode": (at["recompute"] == PARTIAL) * 1 + (at["recompute"] == FULL) * 2,
+            "mode": (at["recompute"] == PARTIAL) * partly + (at["recompute"] == FULL) * 2,
             "turns": m - 1,
             **{name: at[name] for name in _SAME},
             "fixed": at["once_fixed"] + at["hop_fill"] + m * at["hop_steady"] + as_slow,
@@ -229,6 +241,8 @@ class Pipeline(Many):
             sound = sound and again == layers
         elif at["recompute"] != PARTIAL:
             sound = sound and not any(again)
+        elif self.alike and at["free"]:
+            sound = sound and alike(layers, again)
         if self.is_fixed(at):
             sound = sound and layers == self.fixed_layers(at)
         else:
@@ -250,13 +264,29 @@ class Pipeline(Many):
         fixed = self.even or bool(self.given)
         if recompute != PARTIAL:
             return 1 if fixed else comb(total - 1, pp - 1)
+        held = self.given or tuple(total // pp + (i < total % pp) for i in range(pp))
+        if self.alike:
+            return max(held) + 1 if fixed else _alike_ways(total, pp)
         if fixed:
-            held = self.given or tuple(total // pp + (i < total % pp) for i in range(pp))
             return prod(n + 1 for n in held)
         # Coefficient of x^L in (1 / (1 - x)^2 - 1)^p: each stage takes l layers in l + 1 ways.
         signs = ((-1) ** (pp - k) * comb(pp, k) for k in range(pp + 1))
         terms = (comb(total + 2 * k - 1, total) if k else 0 for k in range(pp + 1))
         return sum(sign * term for sign, term in zip(signs, terms, strict=True))
+
+
+def _alike_ways(total: int, pp: int) -> int:
+    """Count hand-outs of layers, each as often as numbers of them can be recomputed everywhere."""
+
+    def within(most: int) -> int:
+        """Hand-outs in which no stage holds more."""
+        signs = ((-1) ** k * comb(pp, k) for k in range(pp + 1))
+        left = (total - k * most - 1 for k in range(pp + 1))
+        return sum(s * comb(n, pp - 1) for s, n in zip(signs, left, strict=True) if n >= pp - 1)
+
+    # One with a largest stage of n layers has n + 1 numbers: it is counted for each 0 <= k <= n.
+    every = comb(total - 1, pp - 1)
+    return every + sum(every - within(k) for k in range(total))
 
 
 @dataclass(frozen=True)

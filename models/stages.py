@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+ALIKE = 3
+"""Mode in which every stage computes as many layers again."""
+
 
 @dataclass(frozen=True)
 class Share:
@@ -35,7 +38,10 @@ class Share:
     least_first
         Fewest layers of the first stage, at least ``least``.
     mode
-        0: no layer is computed again; 1: any number per stage; 2: all of them.
+        0: no layer is computed again; 1: any number per stage; 2: all of them; 3: as many on every
+        stage, or all of a stage that holds no more (`ALIKE`).
+    each
+        Under mode 3, how many; any number where it is None.
     """
 
     stages: int
@@ -65,6 +71,7 @@ class Share:
     flight_first: int
     flight_slope: int
     flight_most: int
+    each: int | None = None
 
     def in_flight(self, stage: int) -> int:
         """Micro-batches that a stage holds at once."""

@@ -344,6 +344,7 @@ def _pipeline(problem: Problem) -> Pipeline:
         layers=shape.layers,
         least_first=shape.experts.leading_dense if shape.experts else 0,
         even=even and not isinstance(wanted, tuple),
+        alike=framework is not None and framework.recompute_alike,
         given=wanted if isinstance(wanted, tuple) else (),
         room=problem.cluster.accelerator.hbm - problem.calibration.reserve,
         reserve=problem.calibration.reserve,

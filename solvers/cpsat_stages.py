@@ -9,7 +9,7 @@ from math import floor
 import numpy as np
 from ortools.sat.python import cp_model
 
-from optplan.models.stages import Share
+from optplan.models.stages import ALIKE, Share
 from optplan.solvers.cpsat import EXACT_FLOAT
 from optplan.solvers.cpsat_solver import new_solver, solved
 from optplan.solvers.options import least_step
@@ -166,13 +166,14 @@ class _Columns:
             raw.add(again <= most * some)
         self.total = raw.new_int_var(0, max(share.layers for share in shares), "again")
         raw.add(sum(self.again) == self.total)
-        alike = len({share.layers for share in shares}) == 1
-        if alike:
+        self.each = raw.new_int_var(0, most, "again on every stage")
+        same = len({share.layers for share in shares}) == 1
+        if same:
             raw.add(sum(self.layers) == shares[0].layers)
         for share, selector in zip(shares, selectors, strict=True):
-            if not alike:
+            if not same:
                 self.demand(sum(self.layers) == share.layers, selector)
-            if share.mode != 1:
+            if share.mode in (0, 2):
                 # Follows from the stages, but not from one of them.
                 total = share.layers * (share.mode == 2)
                 self.demand(self.total == total, selector)
@@ -192,12 +193,22 @@ class _Columns:
             self.demand(again == 0, selector)
         if share.mode == 2:
             self.demand(again == layers, selector)
+        if share.mode == ALIKE:
+            self._alike(selector, stage)
         held = self.linear(stage, _held(share, stage))
         self.demand(held <= share.room, selector)
-        if share.mode == 1:
+        if share.mode in (1, ALIKE):
             # Follows from again <= layers, but not before the two are tried.
             constant, layer, saved, _ = _held(share, stage)
             self.demand((layer + saved) * layers + constant <= share.room, selector)
+
+    def _alike(self, selector: cp_model.IntVar, stage: int) -> None:
+        """Have a stage compute as many layers again as every other, or all of fewer."""
+        layers, again = self.layers[stage], self.again[stage]
+        whole = self.raw.new_bool_var(f"all again {stage} {len(self.raw.proto.variables)}")
+        self.demand(again <= self.each, selector)
+        self.raw.add(again == layers).only_enforce_if(selector, whole)
+        self.raw.add(again == self.each).only_enforce_if(selector, ~whole)
 
     def demand(
         self, row: cp_model.BoundedLinearExpression | bool | np.bool, selector: cp_model.IntVar
@@ -274,7 +285,7 @@ class _Search:
             ends = share.layer * share.layers + share.front + share.back
             taken = share.again * columns.total + ends
             columns.demand(taken <= share.stages * busy, selector)
-            for i in range(share.stages if share.mode == 1 else 0):
+            for i in range(share.stages if share.mode in (1, ALIKE) else 0):
                 self._reach(share, selector, i, busy)
         raw.minimize(step)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil, floor
 
-from optplan.models.stages import Share
+from optplan.models.stages import ALIKE, Share
 from optplan.solvers.milp_forms import Form, Sheet, added
 
 
@@ -61,6 +61,7 @@ def write_stages(
     p, layers = range(share.stages), "pipeline.layers"
     most = min(share.most, share.layers)
     some = []
+    each = sheet.variable("again.each", 0, most) if share.mode == ALIKE else None
     for i in p:
         least = share.least_first if i == 0 else share.least
         held = sheet.variable("layers", 0, most)
@@ -68,13 +69,20 @@ def write_stages(
         sheet.demand(layers, held.plus(on, -most), None, 0)
         made.layers.append(held)
         again = held if share.mode == 2 else Form()
-        if share.mode == 1:
+        if share.mode in (1, ALIKE):
             again, any_ = sheet.variable("again", 0, most), sheet.flag("recomputes")
             sheet.demand("pipeline.recomputed", again.plus(held, -1), None, 0)
             sheet.demand("pipeline.recomputed", again.plus(any_, -most), None, 0)
             if exact:
                 sheet.demand("pipeline.recomputed", again.plus(any_, -1), 0, None)
             some.append(any_)
+        if each is not None:
+            # As many as on every stage, or all of fewer.
+            whole = sheet.flag("recomputes.all")
+            sheet.demand("pipeline.recomputed", again.plus(each, -1), None, 0)
+            short = again.plus(held, -1).plus(whole, -most)
+            sheet.demand("pipeline.recomputed", short, -most, None)
+            sheet.demand("pipeline.recomputed", again.plus(each, -1).plus(whole, most), 0, None)
         made.again.append(again)
     sheet.equal(layers, added(((1, held) for held in made.layers), 0).plus(on, -share.layers))
     total = added((1, again) for again in made.again)

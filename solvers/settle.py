@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from optplan.models.columns import FULL, PARTIAL, PARTS, READS, Columns
 from optplan.models.pipeline import Pipeline, handed
 from optplan.models.program import Fits, Integers, Program, Row, row_holds, value
-from optplan.models.stages import Share
+from optplan.models.stages import ALIKE, Share
 from optplan.solvers.base import rank, ratio
 from optplan.solvers.grid import Mask
 from optplan.solvers.late import Late
@@ -77,6 +77,8 @@ def share_fixed(pipeline: Pipeline, at: Point, room: int) -> Shared | None:
     share, layers = pipeline.share(at, room), pipeline.fixed_layers(at)
     if len(layers) != share.stages or min(layers) < 0:
         return None
+    if share.mode == ALIKE:
+        return _alike_fixed(share, layers)
     again = []
     for stage, held in enumerate(layers):
         few = _recomputed(share, stage, held)
@@ -85,6 +87,18 @@ def share_fixed(pipeline: Pipeline, at: Point, room: int) -> Shared | None:
         again.append(few)
     shared = tuple(again)
     return Shared(share.step(layers, shared), share.peak(layers, shared), layers, shared)
+
+
+def _alike_fixed(share: Share, layers: tuple[int, ...]) -> Shared | None:
+    """Recompute as few layers as will do, as many on every stage; more only take longer."""
+    for each in range(max(layers) + 1):
+        again = tuple(min(each, held) for held in layers)
+        if all(
+            share.held(i, *pair) <= share.room
+            for i, pair in enumerate(zip(layers, again, strict=True))
+        ):
+            return Shared(share.step(layers, again), share.peak(layers, again), layers, again)
+    return None
 
 
 def _recomputed(share: Share, stage: int, held: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from optplan.models.stages import Share
+from optplan.models.stages import ALIKE, Share
 from optplan.solvers.stages_tables import Tables, Within
 
 
@@ -51,6 +51,8 @@ def share_out(share: Share, below: int | None = None) -> Shared | None:
     Shared | None
         None where nothing fits, or nothing that fits takes fewer ticks than ``below``.
     """
+    if share.mode == ALIKE and share.each is None:
+        return _alike(share, below)
     tables = Tables(share)
     if (found := Within(tables, share.room).fastest(below)) is None:
         return None
@@ -63,6 +65,53 @@ def share_out(share: Share, below: int | None = None) -> Shared | None:
 
     # The way just found has one of these peaks, so the last will do.
     return _shared(Within(tables, peaks[first_enough(0, len(peaks) - 1, enough)]))
+
+
+def _alike(share: Share, below: int | None) -> Shared | None:
+    """
+    Share out with as many layers computed again on every stage, whatever number is best.
+
+    Without regard to the room, more of them never make a step shorter; so the search ends where
+    that alone is too long.
+    """
+    best: Shared | None = None
+    tables = Tables(share)
+    if not tables.possible:
+        return None
+    for each in range(min(share.most, share.layers) + 1):
+        if below is not None and _at_least(share, each) >= below:
+            break
+        one = replace(share, each=each)
+        if Within(tables, share.room, one).fastest(below) is None:
+            continue
+        found = share_out(one, below)
+        assert found is not None, "the same tables hold something"
+        if best is None or _order(share, found) < _order(share, best):
+            best = found
+        below = best.step + 1
+    return best
+
+
+def _at_least(share: Share, each: int) -> int:
+    """Ticks that a step takes at least where so many layers a stage are computed again."""
+    p, layers = share.stages, share.layers
+    mean = -(-layers // p)
+    ends = min(0, share.front) + min(0, share.back)
+    slowest = share.layer * mean + share.again * min(each, mean) + ends
+    few = min(each, share.least)
+    again = few * (p - 1) + min(each, max(0, layers - share.most * (p - 1)))
+    once = min(0, share.once_front) + min(0, share.once_back) + share.once_layer * mean
+    whole = share.layer * layers + share.front + share.back + share.fixed
+    return share.turns * slowest + whole + share.again * again + once
+
+
+def _order(share: Share, way: Shared) -> tuple[object, ...]:
+    """Weigh one way against another, as ``share_out`` does."""
+    pairs = list(zip(way.layers, way.again, strict=True))
+    slowest = max(share.seconds(i, *pair) for i, pair in enumerate(pairs))
+    once = max(share.once(i, held) for i, held in enumerate(way.layers))
+    even = sum(held**2 for held in way.layers)
+    return way.step, way.peak, slowest, once, sum(way.again), even, way.layers
 
 
 def first_enough(low: int, high: int, enough: Callable[[int], bool]) -> int:
@@ -94,6 +143,9 @@ def least_step(share: Share, below: int | None = None) -> int | None:
     int | None
         The step of what ``share_out`` returns.
     """
+    if share.mode == ALIKE and share.each is None:
+        way = share_out(share, below)
+        return None if way is None else way.step
     found = Within(Tables(share), share.room).fastest(below)
     return None if found is None else found[0]
 
@@ -117,6 +169,8 @@ def least_room(share: Share) -> Shared | None:
     # No stage needs less than without a layer.
     low = max(share.held(i, 0, 0) for i in range(share.stages))
     room = first_enough(low, share.room, lambda some: fits(replace(share, room=some)))
+    if share.mode == ALIKE:
+        return share_out(replace(share, room=room))
     return _shared(Within(Tables(share), room))
 
 
@@ -137,6 +191,9 @@ def fits(share: Share) -> bool:
     bool
         Exact.
     """
+    if share.mode == ALIKE:
+        # What fits with some layers computed again on every stage fits with all of them.
+        return any(fits(replace(share, mode=mode)) for mode in (0, 2))
     total = 0
     for stage in range(share.stages):
         least = share.least_first if stage == 0 else share.least

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from optplan.models.stages import Share
+from optplan.models.stages import ALIKE, Share
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -177,6 +177,11 @@ def fit_many(shares: Shares) -> NDArray[np.bool_]:
     NDArray[np.bool_]
         Exact, shape (n,); the same as ``fits`` of each.
     """
+    alike = shares.mode == ALIKE
+    if alike.any():
+        # What fits with some layers computed again fits with all of them.
+        ways = [fit_many(replace(shares, mode=np.where(alike, m, shares.mode))) for m in (0, 2)]
+        return np.where(alike, ways[0] | ways[1], ways[0])
     p, least = shares.stages, shares.least
     first = _largest(shares, np.int64(0))
     last = np.where(p > 1, _largest(shares, p - 1), 0)
@@ -267,9 +272,11 @@ def memory_bound(shares: Shares) -> Ints:
         Ticks, shape (n,), never below ``quick_bound``: whole layers, each stage with no more than
         its room holds; parts of layers computed again. ``NEVER`` exactly where nothing fits.
     """
+    fitting = fit_many(shares)
+    # As many on every stage are no fewer than each stage needs by itself.
+    shares = replace(shares, mode=np.where(shares.mode == ALIKE, 1, shares.mode))
     low = _bottleneck(shares)
     bound = _step(shares, low, _all_again(shares))
-    fitting = fit_many(shares)
     bound[~fitting] = NEVER
     open_ = np.flatnonzero(fitting & _bound_by_memory(shares, low))
     for index, tall, stage in _blocks(shares, open_):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optplan.models.stages import Share
+from optplan.models.stages import ALIKE, Share
 
 Numbers = NDArray[Any]
 """Whole numbers: int64, or Python's own where int64 would not hold them."""
@@ -81,7 +81,7 @@ Box = tuple[int, int, int, int, int, int, int]
 
 class Within:
     """
-    The tables of one share within a room.
+    The tables of one share within a room; the share itself may say how many are computed again.
 
     Along a row nothing ever falls: neither the fewest layers that memory asks to compute again,
     nor the times that go with them. So a bottleneck X and a cap Z on the once-a-step part give
@@ -89,17 +89,18 @@ class Within:
     how many so that few layers are computed again in total.
     """
 
-    def __init__(self, tables: Tables, room: int) -> None:
-        self.of, self.share, self.room = tables, tables.share, room
+    def __init__(self, tables: Tables, room: int, share: Share | None = None) -> None:
+        self.of, self.share, self.room = tables, share or tables.share, room
         if not tables.possible:
             return
         held, over = tables.held, tables.needs - room
         if self.share.mode == 0:
             again = np.zeros_like(held)
             lost = over > 0
-        elif self.share.mode == 2:
-            again = held
-            lost = over + np.where(held > 0, tables.moment - tables.saved * held, 0) > 0
+        elif self.share.mode in (2, ALIKE):
+            each = self.share.each
+            again = held if each is None else np.minimum(held, each)
+            lost = over + np.where(again > 0, tables.moment - tables.saved * again, 0) > 0
         else:
             free = over <= 0
             fewest = -((over + tables.moment) // -np.maximum(tables.saved, 1))
@@ -202,7 +203,7 @@ class Within:
 
     def fewest(self, x: int, z: int) -> int:
         """Fewest layers computed again in total under X and Z that allow all to be shared out."""
-        if self.share.mode != 1 or not self.share.again:
+        if self.share.mode in (0, 2) or not self.share.again:
             return self.share.layers * (self.share.mode == 2)
         reach = self.reach(x, z)
         ends = self.again[np.arange(len(reach)), reach]
@@ -262,8 +263,9 @@ class Within:
             taken &= share.again * again <= (x - of.time[:, places])[:, :, None]
             least = of.moment - of.saved * again
             needs = needs[:, :, None] + np.where(again > 0, least, 0)[:, None, :]
-        elif share.mode == 2:
-            needs = needs + np.where(held > 0, of.moment - of.saved * held, 0)
+        elif share.mode in (2, ALIKE):
+            again = self.again[:, places]
+            needs = needs + np.where(again > 0, of.moment - of.saved * again, 0)
         lowest = max(int(row[which].min()) for row, which in zip(needs, taken, strict=True))
         peaks = np.unique(needs[taken])
         found: list[int] = peaks[(peaks >= lowest) & (peaks <= self.room)].tolist()

@@ -11,6 +11,7 @@ from optplan.models.builder import Builder
 from optplan.models.cost.price import Estimate
 from optplan.models.layout import fixed_shape
 from optplan.models.numbers import listed
+from optplan.models.pipeline import alike
 from optplan.models.program import Integers
 from optplan.models.rules.registry import Finding, Legal, Rule, rule
 from optplan.models.spec.framework import SCHEDULES
@@ -137,6 +138,14 @@ def plan_shape_fault(problem: Problem, plan: Plan) -> str:
         return f"{listed(plan.layers_per_stage)}, the spec asks for {listed(wanted)}"
     if plan.recompute in ("none", "selective") and any(plan.recomputed_layers_per_stage):
         return f"recompute is {plan.recompute}, yet layers are recomputed; legal: recompute full"
+    framework, again = problem.framework, plan.recomputed_layers_per_stage
+    one = framework is not None and framework.recompute_alike and plan.schedule == "1f1b"
+    if framework is not None and one and not alike(plan.layers_per_stage, again):
+        legal = listed([min(max(again), n) for n in plan.layers_per_stage])
+        return (
+            f"{listed(again)} recomputed; {framework.name} takes one number for all stages; "
+            f"legal: {legal}"
+        )
     experts = problem.workload.architecture.experts
     dense = experts.leading_dense if experts else 0
     if plan.layers_per_stage[0] < dense:

@@ -51,6 +51,8 @@ class Framework(Record):
         tuple[Literal["none", "selective", "partial", "full"], ...], Field(min_length=1)
     ]
     """Kinds of recomputation; ``partial`` is a number of layers per stage, or per chunk of it."""
+    recompute_alike: Flag = False
+    """One number of recomputed layers for all stages, where it is ``partial``."""
     context: tuple[Context, ...]
     """Context parallelism; empty for none."""
     tensor: Flag

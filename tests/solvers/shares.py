@@ -46,7 +46,7 @@ def drawn(rng: random.Random, stages: int, layers: int, size: int) -> Share:
         least=least,
         most=max(most, least),
         least_first=least + rng.choice([0, 0, 1]),
-        mode=rng.choice([0, 1, 1, 1, 2]),
+        mode=rng.choice([0, 1, 1, 1, 2, 3, 3]),
         turns=rng.choice([0, 1, rng.randint(0, 40)]),
         layer=layer,
         again=min(some(), rng.choice([layer, size])),
@@ -84,7 +84,7 @@ def real(rng: random.Random, stages: int, layers: int) -> Share:
         least=1,
         most=layers,
         least_first=1,
-        mode=rng.choice([0, 1, 1, 1, 2]),
+        mode=rng.choice([0, 1, 1, 1, 2, 3, 3]),
         turns=batches - 1,
         layer=layer,
         again=layer // rng.choice([3, 4]),
@@ -137,6 +137,9 @@ def ways(share: Share) -> Iterator[Way]:
         if sum(layers) != share.layers:
             continue
         picks = {0: [(0,) * share.stages], 2: [layers]}.get(share.mode)
+        if share.mode == 3:
+            every = (tuple(min(n, held) for held in layers) for n in range(max(layers) + 1))
+            picks = list(dict.fromkeys(every))
         for again in picks or product(*(range(held + 1) for held in layers)):
             if share.peak(layers, again) <= share.room:
                 yield layers, again
