@@ -19,7 +19,10 @@ from optplan.models.spec.plan import Plan
 from optplan.solvers import exhaustive
 from optplan.solvers.base import SolverConfig
 from optplan.solvers.core import Clash
-from tests.brute import Point, equal_chunks, handed_out, points
+from tests.brute import equal_chunks, handed_out, points
+
+LAID_OUT = ("pipeline.layers", "experts.world")
+"""Rules without which a point has no price."""
 
 MOST_PLANS = 250
 """Plans that are priced for one question; beyond that the exhaustive engine answers."""
@@ -34,7 +37,8 @@ class Oracle:
     Every point of a program, and what the second face of each rule says of it.
 
     Points without a price are left out, unless none has one: where layers or experts cannot be laid
-    out there is no plan to ask anything of.
+    out there is no plan to ask anything of. Where the rule that says so is itself left away they
+    are what is left.
     """
 
     def __init__(self, form: Formulation, routes: Counter[str]) -> None:
@@ -44,7 +48,8 @@ class Oracle:
         early = [t for t in tables if not t.spans and set(t.keys) <= set(domain)]
         every = list(points(form.program))
         priced = [p for p in every if all(tuple(p[k] for k in t.keys) in t.index for t in early)]
-        self.points: list[Point] = priced or every
+        self.every, self.points = every, priced or every
+        self.freed = False
         self.plans = [form.decode(point) for point in self.points]
         self._price = estimate(form.problem, self.plans[0]) if self.plans else None
         self._known: dict[str, NDArray[np.bool_]] = {}
@@ -52,6 +57,8 @@ class Oracle:
     def check(self, found: Clash) -> None:
         """
         Check that no point obeys a clash, and that without any one of its rules some point does.
+
+        To be asked of clashes in their order.
 
         Raises
         ------
@@ -63,8 +70,11 @@ class Oracle:
             raise Wrong(f"a plan obeys all of {found.rules}")
         for name in found.rules:
             others = [rule for rule in rules if rule.name != name.split("[")[0]]
-            if not self._meets(others):
+            freed = self.freed or name in LAID_OUT
+            if not (self._meets(others) or (freed and self._meets_unpriced(others))):
                 raise Wrong(f"{found.rules} clash without {name}")
+        # A further clash is what remains when the rules of this one are gone.
+        self.freed = self.freed or not set(LAID_OUT).isdisjoint(found.rules)
 
     def _rule(self, name: str) -> Rule:
         return next(rule for rule in self.form.rules if rule.name == name.split("[")[0])
@@ -105,6 +115,18 @@ class Oracle:
                     return True
         self.routes["asked of every plan, second faces"] += 1
         return False
+
+    def _meets_unpriced(self, rules: Sequence[Rule]) -> bool:
+        """Tell whether a point that cannot be laid out obeys all rules that can be asked of it."""
+        assert self._price is not None
+        self.routes["asked of points that cannot be laid out"] += 1
+        laid = {tuple(sorted(point.items())) for point in self.points}
+        asked = [rule for rule in rules if not _needs_price(rule)]
+        return any(
+            all(_holds(self.form, rule, plan, self._price) for rule in asked)
+            for point, plan in zip(self.every, map(self.form.decode, self.every), strict=True)
+            if tuple(sorted(point.items())) not in laid or self.points is self.every
+        )
 
     def _engine_meets(self, rules: Sequence[Rule]) -> bool:
         """Ask the exhaustive engine of the program without the other rules."""
