@@ -20,6 +20,9 @@ from optplan.solvers.late import Late
 from optplan.solvers.stages import Shared, first_enough, least_room, share_out
 from optplan.solvers.stages_many import NEVER, Shares, fit_many, memory_bound
 
+ENDLESS = 2**60
+"""Bytes beside the reserve where no rule asks for room."""
+
 Reals = NDArray[np.float64]
 Point = dict[str, int]
 
@@ -138,7 +141,7 @@ class Settler:
     def room(self) -> int:
         """Bytes beside the reserve that the program's rules leave: endless where none asks."""
         asked = any(isinstance(s, Fits) and s.parts == PARTS for s in self.program.statements)
-        return self.pipeline.room if asked else self.pipeline.most_bytes
+        return self.pipeline.room if asked else ENDLESS
 
     @property
     def headroom(self) -> bool:
