@@ -90,6 +90,11 @@ class Oracle:
 
     def _meets(self, rules: Sequence[Rule]) -> bool:
         """Tell whether a plan obeys some rules, by asking them of every plan."""
+        if sum(map(_of_recompute, rules)) > 1:
+            # A plan that recomputes all its layers is also one that recomputes some; limits that
+            # are asked one by one might each be told another.
+            self.routes["asked of the exhaustive engine"] += 1
+            return self._engine_meets(rules)
         priced = [rule for rule in rules if _needs_price(rule)]
         left = np.ones(len(self.points), dtype=bool)
         for rule in rules:
@@ -134,6 +139,11 @@ class Oracle:
         program = self.form.program
         others = frozenset(n for n in program.constraints if n.split("[")[0] not in kept)
         return bool(exhaustive.solve(program.without(others), SolverConfig()).best)
+
+
+def _of_recompute(rule: Rule) -> bool:
+    """Tell whether a rule is a limit of the user's on recomputation."""
+    return isinstance(rule, UserLimit) and "recompute" in names(parse(rule.sentence))
 
 
 def _needs_price(rule: Rule) -> bool:
