@@ -22,9 +22,13 @@ from typing import Any
 
 from optplan import catalogue
 from optplan.doctor import Diagnosis, doctor
+from optplan.findings import priced, structural
 from optplan.launches.dialects import dialect, known
+from optplan.launches.job import prepare, with_values
 from optplan.launches.launch import Launch
+from optplan.models.cost.estimate import estimate
 from optplan.models.errors import InputError
+from optplan.models.formulate import formulate
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.proposals import Proposal
@@ -32,6 +36,9 @@ from tests.launches.jobs import problem as small
 
 ACCELERATORS = ("h100-sxm-80gb", "a100-sxm-80gb", "mi300x", "ascend-910b")
 """Machines that launches are examined on."""
+
+PRICED = 0.5
+"""Share of launches whose machine is named; the others are judged by structure alone."""
 
 SECONDS = 10.0
 """Time limit of a search for the best launch."""
@@ -143,18 +150,16 @@ def patched(source: str, patch: str) -> str:
     return "".join([*new, *old[at:]])
 
 
-def faults(found: Diagnosis, framework: str, on: str, seconds: float) -> list[str]:
+def faults(found: Diagnosis, framework: str, on: str) -> list[str]:
     """Hold both proposals of a diagnosis to what they claim."""
     wrong: list[str] = []
     for name, proposal in (("corrected", found.corrected), ("best", found.best)):
         if proposal is not None:
-            wrong += [f"{name}: {one}" for one in _faults(found, proposal, framework, on, seconds)]
+            wrong += [f"{name}: {one}" for one in _faults(found, proposal, framework, on)]
     return wrong
 
 
-def _faults(
-    found: Diagnosis, proposal: Proposal, framework: str, on: str, seconds: float
-) -> Iterator[str]:
+def _faults(found: Diagnosis, proposal: Proposal, framework: str, on: str) -> Iterator[str]:
     """Examine the text of a proposal."""
     if proposal.patch:
         try:
@@ -165,21 +170,20 @@ def _faults(
             yield "the patch does not make the text"
     elif proposal.text == found.source and proposal.changes:
         yield f"the text is as it was, though {proposal.changes} should change"
-    # What the file leaves open stays as open; the machine is that of the diagnosis.
+    # What the file leaves open stays open; the machine is that of the diagnosis.
     cluster = found.problem.cluster
-    sets = [f"nodes={cluster.nodes}", f"devices_per_node={cluster.devices_per_node}"]
+    machine = {"nodes": cluster.nodes, "devices_per_node": cluster.devices_per_node}
     try:
-        again = doctor(
-            proposal.text + "\n",
-            on=on,
-            framework=found.framework,
-            sets=sets,
-            time_limit=seconds,
-        )
+        launch = with_values(dialect(framework).read(proposal.text), machine)
+        again = prepare(launch, None, on, found.framework)
     except InputError as error:
         yield f"the text is refused: {error.faults[0]}"
         return
-    for one in again.findings:
+    rules, price = formulate(again.problem).rules, estimate(again.problem, again.plan)
+    findings = list(structural(again, rules, price))
+    if again.priced and not any(one.rule == "degrees.world" for one in findings):
+        findings += priced(again, rules, price)
+    for one in findings:
         if one.severity == "error":
             yield f"{one.rule}: {one.problem}; {one.remedy}"
     if again.plan != proposal.plan:
@@ -265,7 +269,7 @@ def mended(framework: str, count: int, seed: int, seconds: float = SECONDS) -> T
         if tally.done >= count:
             return tally
         text = spoilt(whole, speaks.read(whole), framework, rng)
-        on = rng.choice(ACCELERATORS)
+        on = rng.choice(ACCELERATORS) if rng.random() < PRICED else ""
         assert problem.framework is not None
         tally.done += 1
         began = time.monotonic()
@@ -282,7 +286,7 @@ def mended(framework: str, count: int, seed: int, seconds: float = SECONDS) -> T
         for proposal in (found.corrected, found.best):
             anew = proposal is not None and not proposal.patch and proposal.text != found.source
             tally.offered["written anew"] += anew
-        tally.wrong += [(one, f"{on}\n{text}") for one in faults(found, framework, on, seconds)]
+        tally.wrong += [(one, f"{on}\n{text}") for one in faults(found, framework, on)]
     return tally
 
 
