@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from optplan import catalogue
+from optplan import findings as judged
 from optplan.doctor import Diagnosis, doctor
-from optplan.findings import priced, structural
 from optplan.launches.dialects import dialect, known
 from optplan.launches.job import prepare, with_values
 from optplan.launches.launch import Launch
@@ -180,9 +180,9 @@ def _faults(found: Diagnosis, proposal: Proposal, framework: str, on: str) -> It
         yield f"the text is refused: {error.faults[0]}"
         return
     rules, price = formulate(again.problem).rules, estimate(again.problem, again.plan)
-    findings = list(structural(again, rules, price))
+    findings = list(judged.structural(again, rules, price))
     if again.priced and not any(one.rule == "degrees.world" for one in findings):
-        findings += priced(again, rules, price)
+        findings += judged.priced(again, rules, price)
     for one in findings:
         if one.severity == "error":
             yield f"{one.rule}: {one.problem}; {one.remedy}"
@@ -260,7 +260,7 @@ def _plan(asked: Problem, rng: random.Random) -> Plan:
     )
 
 
-def mended(framework: str, count: int, seed: int, seconds: float = SECONDS) -> Tally:
+def mended(framework: str, count: int, seed: int, priced: float = PRICED) -> Tally:
     """Spoil launches of a framework, have them mended, and look at what is offered."""
     rng = random.Random(f"{framework} {seed}")
     tally = Tally()
@@ -269,12 +269,12 @@ def mended(framework: str, count: int, seed: int, seconds: float = SECONDS) -> T
         if tally.done >= count:
             return tally
         text = spoilt(whole, speaks.read(whole), framework, rng)
-        on = rng.choice(ACCELERATORS) if rng.random() < PRICED else ""
+        on = rng.choice(ACCELERATORS) if rng.random() < priced else ""
         assert problem.framework is not None
         tally.done += 1
         began = time.monotonic()
         try:
-            found = doctor(text + "\n", on=on, framework=problem.framework.name, time_limit=seconds)
+            found = doctor(text + "\n", on=on, framework=problem.framework.name, time_limit=SECONDS)
         except InputError as error:
             tally.refused[error.faults[0].path or error.faults[0].problem[:40]] += 1
             continue
