@@ -68,6 +68,26 @@ EXTRA = {
 """Options that are put in, by framework; others of the family take these too."""
 
 EXTRA["mindspeed"] = EXTRA["megatron-core"]
+EXTRA["megatron-deepspeed"] = (
+    "--zero-stage 3",
+    "--zero-stage 2",
+    "--ds-sequence-parallel-size 2",
+    "--sequence-parallel",
+    "--no-pipeline-parallel",
+    "--fp16",
+    "--checkpoint-activations",
+    "--use-distributed-optimizer",
+)
+EXTRA["nemo"] = (
+    "trainer.strategy.sequence_parallel=True",
+    "model.sequence_parallel=True",
+    "trainer.strategy.virtual_pipeline_model_parallel_size=3",
+    "model.virtual_pipeline_model_parallel_size=3",
+    "model.config.recompute_granularity=full",
+    "model.recompute_granularity=full",
+    "ddp.overlap_param_gather=true",
+    "trainer.strategy.expert_tensor_parallel_size=3",
+)
 
 
 def spoilt(text: str, launch: Launch, framework: str, rng: random.Random) -> str:
@@ -105,7 +125,7 @@ def _spoilt(text: str, launch: Launch, framework: str, rng: random.Random) -> st
     if kind < 0.8 and exports:
         row = rng.choice(exports)
         return "\n".join([*lines[:row], *lines[row + 1 :]])
-    places = [i for i, line in enumerate(lines) if line.strip().startswith("--")]
+    places = [i for i, line in enumerate(lines) if re.match(r"\s+(--|\w+\.\w)", line)]
     if extra and places:
         row = rng.choice(places)
         ended = "" if not lines[row].rstrip().endswith("\\") else " \\"
