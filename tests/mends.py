@@ -43,7 +43,7 @@ PRICED = 0.5
 SECONDS = 10.0
 """Time limit of a search for the best launch."""
 
-EXTRA = {
+EXTRA: dict[str, tuple[str, ...]] = {
     "megatron-core": (
         "--sequence-parallel",
         "--overlap-param-gather",
