@@ -24,6 +24,7 @@ def main() -> None:
 
     launch = optplan.export(result, "mindspeed").text
     print("\n".join(line for line in launch.splitlines() if "parallel-size" in line))
+    # The script asks its environment which node it runs on; reading it needs that told.
     again = optplan.doctor(launch, on="ascend-910b", sets=["NODE_RANK=0"])
     print(f"read back as the same plan: {again.plan == plan}")
     for finding in again.findings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
 import optplan
@@ -14,11 +13,13 @@ def main() -> None:
     """Examine, mend, and examine what was mended."""
     found = optplan.doctor(LAUNCH, on="h100-sxm-80gb")
     for finding in found.findings:
-        print(f"{finding.severity} {finding.rule}, line {finding.line}: {finding.problem}")
+        place = f", line {finding.line}" if finding.line else ""
+        print(f"{finding.severity} {finding.rule}{place}: {finding.problem}")
 
     assert found.corrected is not None
-    before, after = found.source.splitlines(), found.corrected.text.splitlines()
-    print("\n".join(difflib.unified_diff(before, after, "launch", "mended", lineterm="", n=0)))
+    # The patch fits the file: `patch launch.sh < mend.diff`. It is empty where a launch had to be
+    # written anew; `found.corrected.text` is the whole file either way.
+    print(found.corrected.patch)
 
     again = optplan.doctor(found.corrected.text, on="h100-sxm-80gb")
     errors = [one for one in again.findings if one.severity == "error"]

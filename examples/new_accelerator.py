@@ -43,11 +43,20 @@ SPEC = {
 }
 
 FIRST = ({"tp": 2, "pp": 1, "micro_batch": 2}, {"tp": 4, "pp": 2, "micro_batch": 1})
+"""Layouts of the two runs that are fitted; what is left out is chosen, or fixed in `runs`."""
+
 LATER = ({"tp": 1, "pp": 4}, {"tp": 8, "pp": 1, "micro_batch": 4}, {"tp": 2, "pp": 4})
+"""Layouts of the three runs that are kept aside to score the fit."""
 
 
 def runs(layouts: Iterable[Mapping[str, int]], path: Path) -> Path:
-    """Write a table of runs, a row each."""
+    """
+    Make up a run of each layout, and write them as a table.
+
+    With a real device this table is all there is to write, by hand or from a log: a row for each
+    run, what it trained, on what, how it was laid out, and the seconds of a step. Cells that are
+    not known stay empty.
+    """
     problem = optplan.load(SPEC).with_calibration(**HIDDEN)
     shape, draw, rows = problem.workload.architecture, random.Random(1), []
     for layout in layouts:
@@ -81,11 +90,13 @@ def runs(layouts: Iterable[Mapping[str, int]], path: Path) -> Path:
 
 def main(folder: Path) -> None:
     """Fit to two runs, and score three others with the fit and without."""
+    # On the command line: optplan calibrate first.csv --prior generic -o next-gpu.yaml
     first, later = runs(FIRST, folder / "first.csv"), runs(LATER, folder / "later.csv")
     fit = optplan.calibrate([first], prior="generic", name=DEVICE)
     for one in fit.constants:
         if one.learned > 0.1:
             print(f"{one.name}: {one.prior:.3g} -> {one.value:.3g}, {one.learned:.0%} learned")
+    # optplan validate later.csv --calibration next-gpu.yaml
     for name, calibration in (
         ("data sheet alone", catalogue.calibration("generic")),
         ("with two runs", fit.calibration),

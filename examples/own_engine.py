@@ -19,18 +19,21 @@ CAREFUL = 1 - 1e-9
 
 def best_bound_first(program: Program, config: SolverConfig) -> Outcome:
     """Hand out the layers of one point after the other."""
+    # Every choice but the layers, point by point; a settler hands out the layers of a point.
     points, settler = Search(program, config, bounded=False).everything(), Settler(program)
+    # For each point: what no way to hand out layers can beat, and whether any fits into memory.
     bounds, fits = settler.bounds(points.columns)
     best: dict[str, int] | None = None
     goal: Fraction | None = None
     for i in np.argsort(bounds).tolist():
         if goal is not None and bounds[i] * CAREFUL > goal:
-            break
+            break  # neither this point nor any behind it can be better
         found = settler.settle(points.at(i), goal) if fits[i] else None
         if found is not None and (goal is None or ratio(program, found) < goal):
             best, goal = found, ratio(program, found)
     return Outcome(
         termination=Termination.EXHAUSTED,
+        # Whether a plan was found, and whether every point was looked at or is bounded away.
         holding=holding(best is not None, True),
         best=(best,) if best else (),
         bound=goal,

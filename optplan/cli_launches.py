@@ -76,7 +76,7 @@ def doctor(
     if json:
         write(found.to_json())
     else:
-        show_diagnosis(console(), found, output)
+        show_diagnosis(console(), found)
     return found.exit_code
 
 

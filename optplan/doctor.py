@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from optplan.findings import DoctorFinding, priced, products, speed, structural
@@ -16,6 +16,7 @@ from optplan.models.errors import Fault, InputError
 from optplan.models.formulate import formulate
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
+from optplan.nearest_launch import nearest_plan
 from optplan.planner import Spec, problem_of, solve
 from optplan.proposals import Proposal, best, corrected
 from optplan.result import FORMAT, Reply
@@ -80,7 +81,7 @@ class Diagnosis(Reply):
         InputError
             Something is broken and nothing legal was found.
         """
-        broken = any(one.severity == "error" for one in self.findings)
+        broken = _broken(self.findings)
         if self.corrected is not None:
             return self.corrected.text
         if broken:
@@ -166,13 +167,17 @@ def _examined(
         found += priced(prepared, rules, price)
         found += speed(launch, problem, price, measured_seconds)
     found.sort(key=lambda one: ORDER.get(one.severity, 0))
-    broken = any(one.severity == "error" for one in found)
+    broken = _broken(found)
     nearest = other = None
     if broken:
         say("looking for the nearest legal launch")
-        nearest = corrected(prepared, speaks, source, found)
-        if nearest is None:
+        legal = nearest_plan(prepared)
+        if legal is None:
             found.insert(0, _impossible(problem))
+        else:
+            nearest = corrected(prepared, speaks, source, found, legal)
+            if nearest is None:
+                found.append(_BY_HAND)
     if prepared.priced:
         say("looking for the best launch")
         answer = solve(problem, top=NEXT, time_limit=time_limit, progress=progress)
@@ -199,6 +204,20 @@ def _examined(
         source=source,
         problem=problem,
     )
+
+
+def _broken(findings: Iterable[DoctorFinding]) -> bool:
+    """Tell whether anything is wrong that another launch could mend; a measurement is not."""
+    return any(one.severity == "error" and one.rule != "speed.impossible" for one in findings)
+
+
+_BY_HAND = DoctorFinding(
+    rule="launch.by-hand",
+    severity="note",
+    line=0,
+    problem="no other layout mends the errors above",
+    remedy="mend them by hand, and ask again",
+)
 
 
 def _impossible(problem: Problem) -> DoctorFinding:

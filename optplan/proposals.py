@@ -11,13 +11,14 @@ from optplan.findings import DoctorFinding
 from optplan.launches.job import Prepared
 from optplan.launches.launch import Dialect, Value
 from optplan.launches.megatron_amend import ENVIRONMENT
+from optplan.launches.values import plan_from
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.price import Estimate
 from optplan.models.errors import InputError
 from optplan.models.formulate import formulate
 from optplan.models.record import Record
 from optplan.models.spec.plan import Plan
-from optplan.nearest_launch import KEPT, nearest_plan
+from optplan.nearest_launch import KEPT
 
 SHOWN = (*KEPT, "global_batch", "layers_per_stage", "recomputed_layers_per_stage")
 """Values that a proposal lists as changed."""
@@ -31,12 +32,16 @@ MENDED_BY = {
     "recompute-refused": ("recompute",),
     "offload-refused": ("offload",),
     "experts-missing": ("ep",),
+    "overlap": ("zero", "sequence_parallel"),
 }
 """Values that are written anew where a dialect refuses how they are written, by its rule."""
 
 
 EXPORT = r"export (\w+)=(\w+)"
 """A remedy that is one line of a script."""
+
+SET = "--set "
+"""What a value begins with that the caller gave, where others name their option."""
 
 
 class Proposal(Record):
@@ -66,18 +71,21 @@ class Proposal(Record):
 
 
 def corrected(
-    prepared: Prepared, speaks: Dialect, source: str, findings: Sequence[DoctorFinding]
+    prepared: Prepared,
+    speaks: Dialect,
+    source: str,
+    findings: Sequence[DoctorFinding],
+    plan: Plan,
 ) -> Proposal | None:
     """
-    Find the nearest launch that every rule lets pass; None where there is none.
+    Write the nearest legal plan as a launch; None where what is wrong is none of a layout.
 
-    Values are kept one after the other, as long as some legal plan has all that were kept; the
-    optimiser chooses the rest.
+    Parameters
+    ----------
+    plan
+        As ``nearest_plan`` finds it.
     """
-    plan = nearest_plan(prepared)
-    if plan is None:
-        return None
-    forced = _forced(findings, plan)
+    forced = _forced(findings)
     return proposed(prepared, speaks, source, plan, forced)
 
 
@@ -130,7 +138,11 @@ def proposed(
     plan: Plan,
     forced: Iterable[str],
 ) -> Proposal | None:
-    """Write a plan into the launch's own file; None where its framework launches nothing near."""
+    """
+    Write a plan into the launch's own file, or anew where that would not launch it.
+
+    None where its framework launches nothing near, or no file is free of errors.
+    """
     problem = prepared.problem
     assert problem.framework is not None
     version = problem.framework.name.partition("@")[2]
@@ -143,12 +155,17 @@ def proposed(
             return None
         plan, whole = found
     changes = _changes(prepared, plan)
-    extra = {name: getattr(plan, name, None) for name in forced if name in Plan.model_fields}
-    more: dict[str, Value] = {n: v for n, v in extra.items() if v is not None}
+    # What the caller set instead of the file goes into the file.
+    given = [one.name for one in prepared.launch.stated if one.written.startswith(SET)]
+    more: dict[str, Value] = {
+        name: getattr(plan, name) for name in (*forced, *given) if name in Plan.model_fields
+    }
     environment = {n: n.partition("=")[2] for n in forced if n.startswith(ENVIRONMENT)}
     more |= {n.partition("=")[0]: value for n, value in environment.items()}
     values = {name: getattr(plan, name) for name in changes}
-    text = _amended(speaks, source, {**values, **more})
+    text = _amended(prepared, speaks, source, {**values, **more}, plan)
+    if text is None and not _launches(prepared, speaks, whole, plan):
+        return None
     patch = ""
     if text is not None:
         patch = "".join(
@@ -168,20 +185,42 @@ def proposed(
     return _with_price(prepared, found_) if prepared.priced else found_
 
 
-def _amended(speaks: Dialect, source: str, values: Mapping[str, Value]) -> str | None:
+def _amended(
+    prepared: Prepared, speaks: Dialect, source: str, values: Mapping[str, Value], plan: Plan
+) -> str | None:
     """Change the file; None where it must be written anew."""
-    if not values:
-        return source
     try:
-        text = speaks.amend(source, values)
+        text = speaks.amend(source, values) if values else source
         # What is changed may ask for another environment.
         asked = [re.fullmatch(EXPORT, one.remedy) for one in speaks.read(text).remarks]
         more: dict[str, Value] = {f"{ENVIRONMENT}{one[1]}": one[2] for one in asked if one}
         text = speaks.amend(text, more) if more else text
-        refused = any(one.severity == "error" for one in speaks.read(text).remarks)
     except InputError:
         return None
-    return None if refused else text
+    return text if _launches(prepared, speaks, text, plan) else None
+
+
+def _launches(prepared: Prepared, speaks: Dialect, text: str, plan: Plan) -> bool:
+    """Tell whether a text launches a plan, and its dialect finds no error in it."""
+    try:
+        launch = speaks.read(text)
+    except InputError:
+        return False
+    if any(one.severity == "error" for one in launch.remarks):
+        return False
+    # What the file leaves to its caller stays as the caller, or the usual machine, has it.
+    left = [one for one in prepared.launch.stated if one.written.startswith(SET)]
+    left = [one for one in left if not hasattr(plan, one.name)]
+    launch = launch.model_copy(update={"stated": (*launch.stated, *left)})
+    problem = prepared.problem
+    machine: dict[str, Value] = {
+        "nodes": problem.cluster.nodes,
+        "devices_per_node": problem.cluster.devices_per_node,
+        "layers": problem.workload.architecture.layers,
+    }
+    if launch.value("global_batch") is None:
+        machine["global_batch"] = plan.global_batch
+    return plan_from(launch, machine) == plan
 
 
 def _changes(prepared: Prepared, plan: Plan) -> list[str]:
@@ -195,7 +234,7 @@ def _changes(prepared: Prepared, plan: Plan) -> list[str]:
     return names
 
 
-def _forced(findings: Iterable[DoctorFinding], plan: Plan) -> list[str]:
+def _forced(findings: Iterable[DoctorFinding]) -> list[str]:
     """Return what must be written anew though its value is right."""
     found: list[str] = []
     for one in findings:
@@ -259,4 +298,4 @@ def _said(value: object) -> str:
     )
 
 
-__all__ = ["Proposal", "best", "corrected", "nearest_plan", "runs"]
+__all__ = ["Proposal", "best", "corrected", "runs"]

@@ -68,6 +68,12 @@ def _workload(node: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
     if not isinstance(node.value, dict):
         return node
     shape, config = node.child("architecture"), node.child("hf")
+    if shape is not None and isinstance(shape.value, dict) and list(shape.keys) == ["hf"]:
+        # `architecture: {hf: config.json}` means the same as `hf: config.json` beside it.
+        inner = shape.child("hf")
+        if config is None and inner is not None:
+            node = node.without("architecture").put("hf", inner, shape.keys["hf"])
+            shape, config = None, inner
     if config is not None:
         place = node.keys["hf"]
         node = node.without("hf")

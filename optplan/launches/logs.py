@@ -8,7 +8,6 @@ from statistics import median
 
 _ARGUMENT = re.compile(r"^(?:.*?[\s:\]>|])?([a-z][a-z0-9_]+) \.{2,} (.*?)[ \t\r]*$")
 _TITLE = re.compile(r"-{3,} (?:end of )?arguments -{3,}", re.IGNORECASE)
-_ITERATION = re.compile(r"\biteration\s+(\d+)\s*/")
 _ELAPSED = re.compile(r"elapsed time per iteration \((ms|s)\):\s*([0-9.]+(?:[eE][+-]?\d+)?)")
 _RATE = re.compile(r"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs?(?:/s)?(?:/GPU)?):\s*([0-9.]+)")
 FIRST = 3

@@ -31,8 +31,15 @@ MACHINE = {
 }
 """Options of launchers by what they say."""
 
-NEEDS_SHARING = ("overlap_param_gather",)
-"""Options that Megatron refuses where no optimizer is shared (megatron/training/arguments.py)."""
+NEEDS = {"zero": ("overlap_param_gather",), "sequence_parallel": ("tp_comm_overlap",)}
+"""
+Options that Megatron refuses without a value of a plan (megatron/training/arguments.py): gathering
+parameters beside other work without a shared optimizer, and products that overlap the transfers of
+tensor ranks without sequence parallelism.
+"""
+
+OVERLAP = "megatron.overlap"
+"""Remark on an option that lacks what it needs."""
 
 ENVIRONMENT = "environment."
 """What a change of a variable begins with: ``environment.CUDA_DEVICE_MAX_CONNECTIONS``."""
@@ -113,14 +120,18 @@ def amended(
         edits = _Edits(text, options, how)
         for name in touched:
             edits.group(groups.get(name, []), OWNED.get(name, ()))
-            if name == "zero" and not plan.zero:
-                edits.group([], NEEDS_SHARING)
+            if name in NEEDS and not getattr(plan, name):
+                edits.group([], NEEDS[name])
+        if "zero" in touched and "overlap_grad_reduce" not in options.given:
+            edits.group([], NEEDS["zero"])
         for name, flags in MACHINE.items():
             if name in changes:
                 edits.machine(flags, str(changes[name]))
         edits.environment({k: v for k, v in changes.items() if k.startswith(ENVIRONMENT)})
         new = edits.done()
-        if _as_asked(launch, new, read, changes, every):
+        if not _as_asked(launch, new, read, changes, every):
+            continue
+        if touched is every or not any(one.rule == OVERLAP for one in read(new).remarks):
             return new
     names = ", ".join(changes)
     problem = f"the script cannot be changed in {names} without changing more"

@@ -8,7 +8,6 @@ from optplan.launches import megatron_layout
 from optplan.launches.megatron_job import Groups, Job, Option, numbered
 from optplan.launches.megatron_recompute import blocks_of
 from optplan.launches.megatron_sharding import in_node
-from optplan.models.cost.traffic import group
 from optplan.models.errors import Fault
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
@@ -303,8 +302,3 @@ def overlap_options(problem: Problem, plan: Plan, job: Job) -> tuple[list[Option
         else:
             said.append("expert-overlap needs ep >= 2 and no full recomputation")
     return found, said
-
-
-def members_in_node(problem: Problem, members: int, stride: int) -> int:
-    """Count the members of a group that share a node."""
-    return int(group(problem, members, stride).inside)

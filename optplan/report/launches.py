@@ -16,7 +16,7 @@ from optplan.report.layouts import plan_text
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-def show_diagnosis(console: Console, found: Diagnosis, output: str | None = None) -> None:
+def show_diagnosis(console: Console, found: Diagnosis) -> None:
     """Print the answer to ``doctor``."""
     problem = found.problem
     workload, cluster = problem.workload, problem.cluster
@@ -55,13 +55,13 @@ def show_diagnosis(console: Console, found: Diagnosis, output: str | None = None
     for line in found.lacks:
         console.print(Text(f"to learn more, add {line}", "yellow"))
     if found.corrected is not None:
-        _proposal(console, "The nearest legal launch", found.corrected, bool(output))
+        _proposal(console, "The nearest legal launch", found.corrected, found.source)
     if found.best is not None:
         word = "The best launch, proved," if found.best.proven else "The best launch found"
-        _proposal(console, f"{word} for the same job", found.best, False)
+        _proposal(console, f"{word} for the same job", found.best, found.source)
 
 
-def _proposal(console: Console, title: str, one: Proposal, written: bool) -> None:
+def _proposal(console: Console, title: str, one: Proposal, source: str) -> None:
     """Print a launch as a patch, with what it gains."""
     console.print()
     text = Text(title, "bold")
@@ -80,7 +80,7 @@ def _proposal(console: Console, title: str, one: Proposal, written: bool) -> Non
         for line in one.patch.splitlines():
             style = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
             console.print(Text(f"  {line}", style), soft_wrap=True)
-    elif one.changes:
+    elif one.text != source:
         console.print(
             Text("  too much differs for a patch; --json holds it whole, -o FILE writes it", "dim")
         )

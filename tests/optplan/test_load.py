@@ -208,6 +208,11 @@ def test_a_config_json_gives_the_architecture(tmp_path: Path) -> None:
     assert (shape.layers, shape.hidden, shape.kv_heads, shape.ffn) == (28, 3584, 4, 18944)
     assert shape.gated
     assert shape.biases == "qkv"
+    spec = tmp_path / "inside.yaml"
+    beside = hf_spec(tmp_path, CONFIG).read_text(encoding="utf-8")
+    inside = "architecture: {hf: config.json}"
+    spec.write_text(beside.replace("hf: config.json", inside), encoding="utf-8")
+    assert load(spec).workload.architecture == shape
     plain = load(hf_spec(tmp_path, CONFIG | {"model_type": "llama"})).workload.architecture
     assert plain.biases == "none"
 
