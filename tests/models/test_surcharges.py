@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from math import inf
 
 import pytest
@@ -82,6 +83,39 @@ def test_all_faults_of_a_spec_are_told_at_their_places() -> None:
         )
     paths = [fault.path for fault in raised.value.faults]
     assert paths == ["surcharges.1.seconds", "surcharges.2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 s * " + " * ".join(["999999999999999999"] * 40),
+        "1 s * " + " * ".join(["global_batch"] * 48),
+        "1 ms * pp + 1000000000 s * tp * 1000000000 * 1000000000",
+    ],
+)
+def test_times_beyond_all_reason_are_refused(text: str) -> None:
+    """Also those that no float can hold, and long products are read in no time."""
+    with pytest.raises(InputError, match=r"surcharges.s-0: it may be .* at most 2\^62 seconds"):
+        formulate(problem(surcharges=told(text)))
+
+
+def test_a_table_that_is_too_large_names_its_surcharge() -> None:
+    some = problem(
+        search={"global_batch": {"min": 1, "max": 3_000}},
+        surcharges=told("1 us * micro_batch * micro_batches * global_batch"),
+    )
+    with pytest.raises(InputError, match=r"surcharges.s-0 would need [0-9,]+ combinations"):
+        formulate(some)
+
+
+def test_times_that_drown_all_others_leave_no_warning() -> None:
+    """Layers take no tick at all there; bounds stay numbers."""
+    drowned = problem(surcharges=told("1000000000000000 s"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = optplan.solve(drowned, top=0)
+    assert found.plan is not None
+    assert optplan.verify(found.to_json()).verdict == "verified"
 
 
 def test_paper_prices_have_none() -> None:
