@@ -13,7 +13,7 @@ from typing import Any
 from optplan.certificate import certificate_of
 from optplan.costs import costs_of
 from optplan.judge import judge, warnings
-from optplan.load import load
+from optplan.load import load, readable
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.price import Estimate
 from optplan.models.errors import Fault, InputError, OwnFault
@@ -59,7 +59,7 @@ Condition = str | Formula | Limit
 def problem_of(spec: Spec, sets: Sequence[str] = (), limits: Sequence[Condition] = ()) -> Problem:
     """Load a spec unless it is a problem already, and add limits to it."""
     if isinstance(spec, Problem) and not sets and not limits:
-        return spec
+        return readable(spec)
     texts = [str(limit) for limit in limits if not isinstance(limit, Limit)]
     problem = load(spec, sets=sets, limits=texts)
     named = [limit for limit in limits if isinstance(limit, Limit)]

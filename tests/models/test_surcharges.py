@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import warnings
 from math import inf
 
@@ -15,6 +16,7 @@ from optplan.models.errors import InputError
 from optplan.models.expression import ExpressionError, amount_of, names, parse_time
 from optplan.models.expression.spans import span
 from optplan.models.formulate import formulate
+from optplan.models.spec.problem import Problem
 from optplan.models.spec.surcharge import Surcharge
 from tests.models.samples import problem
 
@@ -165,3 +167,18 @@ def test_arrays_are_priced_as_single_plans_are() -> None:
     for i, j in np.ndindex(tp.shape):
         single = seconds_of(one, {"tp": int(tp[i, j]), "dp": int(dp[i, j])})
         assert many[i, j] == pytest.approx(single)
+
+
+@pytest.mark.parametrize(
+    ("key", "item"),
+    [("surcharges", {"name": "a", "seconds": "tp"}), ("limits", {"name": "a", "rule": "pp <"})],
+)
+def test_a_problem_that_no_spec_was_read_for_is_asked_too(key: str, item: dict[str, str]) -> None:
+    """One that a program built, or that stands in a changed file."""
+    built = Problem.model_validate(problem().model_dump(mode="json") | {key: [item]})
+    with pytest.raises(InputError, match=rf"{key}\.a"):
+        optplan.solve(built)
+    told = json.loads(optplan.solve(problem(), top=0).to_json())
+    told["problem"][key] = [item]
+    with pytest.raises(InputError, match=rf"{key}\.a"):
+        optplan.verify(json.dumps(told))

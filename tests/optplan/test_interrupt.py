@@ -250,3 +250,25 @@ def test_a_time_limit_inside_the_proof_keeps_the_incumbent_of_the_census() -> No
         assert proof.goal == known.goal
         assert proof.best[0].items() >= known.best[0].items()
         assert proof.bound is None or 0 <= proof.bound <= known.goal
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT as on POSIX")
+def test_an_interrupt_while_commands_are_imported_is_one_line() -> None:
+    """Ctrl-C right after the start, before a command could be ready for it."""
+    code = """
+import sys
+
+class Interrupts:
+    def find_spec(self, name, *more):
+        if name == "optplan.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+from optplan.entry import main
+sys.exit(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script(code)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "interrupted before anything was found\n"

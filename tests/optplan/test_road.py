@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import logging
 
 import pytest
 
+from optplan.report.road import Road
 from tests.optplan.command import job, run
 
 
@@ -48,3 +51,15 @@ def test_other_commands_have_it(command: tuple[str, ...]) -> None:
     _, out, err = run(name, job("baichuan2-7b"), *rest, "-v", "--json")
     json.loads(out)
     assert "search" in {line.split()[2] for line in err.splitlines()}
+
+
+def test_a_name_cannot_forge_a_line() -> None:
+    """A break or a sequence for the terminal in a name is told by its numbers."""
+    log = logging.getLogger("optplan.load")
+    with io.StringIO() as stream, contextlib.redirect_stderr(stream):
+        with Road():
+            log.info("%s on %d", "a\n    0.00 s  planner   verified \x1b[31m%s", 2)
+        lines = stream.getvalue().splitlines()
+    assert len(lines) == 1
+    assert "a\\x0a    0.00 s" in lines[0]
+    assert "\\x1b[31m%s on 2" in lines[0]
