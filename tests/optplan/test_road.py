@@ -9,6 +9,8 @@ import logging
 
 import pytest
 
+import optplan
+from optplan.models.errors import InputError
 from optplan.report.road import Road
 from tests.optplan.command import job, run
 
@@ -63,3 +65,17 @@ def test_a_name_cannot_forge_a_line() -> None:
     assert len(lines) == 1
     assert "a\\x0a    0.00 s" in lines[0]
     assert "\\x1b[31m%s on 2" in lines[0]
+
+
+@pytest.mark.parametrize("sign", ["\n", "\x1b[31m", "\x7f", "\u202e"])
+def test_a_name_that_does_not_print_is_refused(sign: str) -> None:
+    """On a screen it could hide or forge what stands around it."""
+    spec = {
+        "workload": {"architecture": "llama-2-7b", "sequence_length": 4096},
+        "cluster": {"accelerator": "h100-sxm-80gb", "nodes": 1},
+        "search": {"global_batch": 8},
+    }
+    told = json.loads(optplan.load(spec).model_dump_json())
+    told["workload"]["architecture"]["name"] = f"llama{sign}verified"
+    with pytest.raises(InputError, match="has characters that do not print; write one line"):
+        optplan.load(told)
