@@ -164,6 +164,8 @@ def _anew(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     problem, certificate = result.problem, result.certificate
     engine = "exhaustive" if certificate.engine.startswith("exhaustive") else "cp-sat"
     form, outcome = run(problem, rules, engine)
+    if outcome.termination is Termination.INTERRUPTED:
+        raise KeyboardInterrupt  # Half of a second opinion is none.
     best = None if outcome.goal is None else float(outcome.goal) * form.goal_scale
     done = result.status.termination in DONE
     if result.plan is not None:

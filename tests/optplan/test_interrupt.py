@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -272,3 +273,19 @@ sys.exit(main())
     )
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "interrupted before anything was found\n"
+
+
+def test_an_interrupted_second_opinion_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that was stopped has counted nothing that a file could be compared with."""
+    from optplan.solvers.base import Holding, Outcome, Termination
+
+    told = optplan.solve(job("baichuan2-7b"), top=0)
+    module = import_module("optplan.verify")
+    true = module.run
+
+    def stopped(*given: Any) -> Any:
+        return true(*given)[0], Outcome(Termination.INTERRUPTED, Holding.NOTHING)
+
+    monkeypatch.setattr(module, "run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        optplan.verify(told.to_json())
