@@ -33,7 +33,12 @@ class Fault:
         """Render as ``place: path: what is wrong; what would be right`` on one line."""
         head = "".join(f"{part}: " for part in (self.place, self.path) if part)
         text = f"{head}{self.problem}; {self.remedy}"
-        return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+        return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, whatever was in it: what does not print is told by its number."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 class OptplanError(Exception):

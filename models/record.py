@@ -18,8 +18,11 @@ Whole = Annotated[int, Strict(), Field(ge=0, le=LARGEST_COUNT)]
 Flag = Annotated[bool, Strict()]
 """``true`` or ``false`` and nothing that merely looks like it."""
 
-Text = Annotated[str, Strict(), Field(min_length=1, max_length=200)]
-"""A short text."""
+ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
+"""No line breaks, no sequences for a terminal, nothing that turns the direction of writing."""
+
+Text = Annotated[str, Strict(), Field(min_length=1, max_length=200, pattern=ONE_LINE)]
+"""A short text on one line."""
 
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 """A fraction between 0 and 1."""

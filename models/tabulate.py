@@ -15,6 +15,7 @@ from optplan.models.cost.memory import Slice
 from optplan.models.cost.schedule import IDLE_IF_SHORT, enough
 from optplan.models.cost.surcharges import asked_of, seconds_of
 from optplan.models.cost.traffic import crossings, data_inside, hop_seconds, p2p_exposed
+from optplan.models.errors import Fault, InputError
 from optplan.models.layout import fixed_shape, flying, idle_forms
 from optplan.models.pipeline import Pipeline
 from optplan.models.program import LARGEST, Integers, Terms
@@ -23,6 +24,7 @@ from optplan.models.spec.framework import SCHEDULES
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import RECOMPUTES
 from optplan.models.ticks import LONGEST_TICKS, longest_step, tick_of
+from optplan.models.units import LARGEST as LARGEST_QUANTITY
 
 Reals = NDArray[np.float64]
 
@@ -245,9 +247,14 @@ def _surcharges(say: Builder, problem: Problem) -> list[tuple[str, dict[str, Int
     for one in problem.surcharges:
         # A time that depends on nothing is a table over whatever has fewest values.
         names = asked_of(one) or ("pp",)
-        keys = dict(zip(names, grid(say, names), strict=True))
+        path = f"surcharges.{one.name}"
+        keys = dict(zip(names, grid(say, names, path), strict=True))
         seconds = np.broadcast_to(seconds_of(one, keys), keys[names[0]].shape)
-        found.append((f"surcharges.{one.name}", keys, seconds))
+        most = float(seconds.max(initial=0.0))
+        if most > LARGEST_QUANTITY:
+            wrong = f"it may be {most:.3g} s; at most 2^62 seconds is supported"
+            raise InputError([Fault("", path, wrong, "multiply by fewer choices")])
+        found.append((path, keys, seconds))
     return found
 
 
@@ -356,7 +363,7 @@ def _pipeline(problem: Problem) -> Pipeline:
     )
 
 
-def grid(say: Builder, names: tuple[str, ...]) -> list[Integers]:
+def grid(say: Builder, names: tuple[str, ...], what: str = "the price table") -> list[Integers]:
     """Combine choices whose degrees fit together on the cluster; an array per choice."""
     world = say.spaces["degrees.world"]
     degrees = [n for n in names if n in SPACE]
@@ -364,7 +371,7 @@ def grid(say: Builder, names: tuple[str, ...]) -> list[Integers]:
     others = [n for n in names if n not in degrees]
     size = len(pairs) * int(np.prod([len(say.domain[n]) for n in others]))
     if size > LARGEST_TABLE:
-        raise too_large("the price table", size, max(others, key=lambda n: len(say.domain[n])))
+        raise too_large(what, size, max(others or names, key=lambda n: len(say.domain[n])))
     index = np.meshgrid(np.arange(len(pairs)), *(say.domain[n] for n in others), indexing="ij")
     columns = {n: pairs[index[0].ravel(), i] for i, n in enumerate(degrees)}
     columns |= {n: axis.ravel() for n, axis in zip(others, index[1:], strict=True)}

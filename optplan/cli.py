@@ -25,7 +25,7 @@ from optplan import (
 )
 from optplan.arguments import choices, intervals, memory, seconds, whole
 from optplan.flags import Json, Limits, Rules, Sets, Verbose
-from optplan.models.errors import InputError, OptplanError, chain
+from optplan.models.errors import InputError, OptplanError, chain, printable
 from optplan.output import console, dump, write
 
 app = App(
@@ -379,7 +379,7 @@ def _unexpected(error: BaseException) -> tuple[list[str], int]:
 def _complain(lines: list[str], status: int) -> int:
     """Print messages to people, one a line, and return the status."""
     for line in lines:
-        sys.stderr.write(line.replace("\n", " ") + "\n")
+        sys.stderr.write(printable(" ".join(line.splitlines())) + "\n")
     return status
 
 

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 from optplan.models.cost.calibration import Calibration
 from optplan.models.errors import Fault
+from optplan.models.record import ONE_LINE
 from optplan.models.spec.cluster import Accelerator, Cluster, Host, Link
 from optplan.models.spec.framework import Framework
 from optplan.models.spec.problem import Problem
@@ -255,6 +256,14 @@ def _fixed(problem: str, remedy: str) -> _Worder:
     return lambda quoted, _written, _context: (f"{quoted} {problem}", remedy)
 
 
+def _pattern(quoted: str, _: str, context: Mapping[str, object]) -> tuple[str, str]:
+    """Word a text with something in it that may not be there."""
+    if context.get("pattern") == ONE_LINE:
+        return f"{quoted} has characters that do not print", "write one line of plain text"
+    remedy = "begin with a letter, go on with letters, digits, '_', '.' and '-'"
+    return f"{quoted} is no name", remedy
+
+
 def _length(word: str, limit: str) -> _Worder:
     """Build the words for a list or text of a wrong length."""
 
@@ -299,7 +308,5 @@ _WORDERS: Final[Mapping[str, _Worder]] = {
     "too_long": _length("long", "max_length"),
     "string_too_short": _length("short", "min_length"),
     "string_too_long": _length("long", "max_length"),
-    "string_pattern_mismatch": _fixed(
-        "is no name", "begin with a letter, go on with letters, digits, '_', '.' and '-'"
-    ),
+    "string_pattern_mismatch": _pattern,
 }

@@ -6,7 +6,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -161,6 +161,33 @@ def calibration_named(given: str | os.PathLike[str] | Calibration, option: str) 
         if pathlib.Path(text).is_file():
             remedy = "a file's name ends in .yaml"
         raise InputError([Fault("", option, refusal.problem, remedy)]) from None
+
+
+def readable(problem: Problem, place: str = "") -> Problem:
+    """
+    Return a problem that no spec was read for, once its limits and surcharges can be read.
+
+    Raises
+    ------
+    InputError
+        With every text that cannot; ``place`` is where the problem stands.
+    """
+    if not (problem.limits or problem.surcharges):
+        return problem
+    from optplan.models.expression import ExpressionError, parse, parse_time
+
+    texts: list[tuple[str, str, Callable[[str], object]]] = []
+    texts += [(f"limits.{one.name}", one.rule, parse) for one in problem.limits]
+    texts += [(f"surcharges.{one.name}", one.seconds, parse_time) for one in problem.surcharges]
+    faults = []
+    for path, text, read in texts:
+        try:
+            read(text)
+        except ExpressionError as error:
+            faults.append(Fault(place, path, error.problem, error.remedy))
+    if faults:
+        raise InputError(faults)
+    return problem
 
 
 def _root(source: Source, faults: list[Fault]) -> tuple[Node | None, pathlib.Path]:

@@ -13,7 +13,7 @@ from typing import Any
 from optplan.certificate import certificate_of
 from optplan.costs import costs_of
 from optplan.judge import judge, warnings
-from optplan.load import load
+from optplan.load import load, readable
 from optplan.models.cost.estimate import estimate
 from optplan.models.cost.price import Estimate
 from optplan.models.errors import Fault, InputError, OwnFault
@@ -36,6 +36,7 @@ from optplan.solvers.base import (
 )
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.catalogue import kind_of, proving, require
+from optplan.solvers.outside import refuse_outside
 from optplan.solvers.proved import constrained, proved
 from optplan.solvers.prover import Constrain
 from optplan.solvers.search import Search
@@ -58,7 +59,7 @@ Condition = str | Formula | Limit
 def problem_of(spec: Spec, sets: Sequence[str] = (), limits: Sequence[Condition] = ()) -> Problem:
     """Load a spec unless it is a problem already, and add limits to it."""
     if isinstance(spec, Problem) and not sets and not limits:
-        return spec
+        return readable(spec)
     texts = [str(limit) for limit in limits if not isinstance(limit, Limit)]
     problem = load(spec, sets=sets, limits=texts)
     named = [limit for limit in limits if isinstance(limit, Limit)]
@@ -370,10 +371,7 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
         plan, price, verdict = checked(form, outcome.best[0])
         said = warnings(problem, plan, price)
     done = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
-    status = Status(
-        termination=outcome.termination.value,
-        holding=outcome.holding.value,
-    )
+    status = Status(termination=outcome.termination.value, holding=outcome.holding.value)
     others: tuple[Alternative, ...] = ()
     within = None
     if plan and price and done and top:
@@ -383,6 +381,7 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
     if others and plan and price and others[0].behind < 0 and problem.main_goal in TIMED:
         blur = form.rounding_seconds(plan) / price.step_seconds + FINE
         if others[0].behind < -blur:
+            refuse_outside(outcome.engine, f"{others[0].plan} is faster than its best plan")
             raise OwnFault(f"{others[0].plan} is faster than the plan that an engine calls best")
     return Result(
         status=status,

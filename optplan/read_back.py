@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from optplan.load import readable
 from optplan.models.errors import Fault, InputError
 from optplan.models.record import Record
+from optplan.models.spec.problem import Problem
 from optplan.result import FORMAT, Result
 
 Kind = TypeVar("Kind", bound=Record)
@@ -85,7 +87,7 @@ def as_record(path: str | Path, data: Any, kind: type[Kind]) -> Kind:
         It is not of this form; names every value that does not fit.
     """
     try:
-        return kind.model_validate(data)
+        record = kind.model_validate(data)
     except ValidationError as error:
         wrong, remedy = "the value does not fit the form", "take the file as it was written"
         raise InputError(
@@ -94,3 +96,7 @@ def as_record(path: str | Path, data: Any, kind: type[Kind]) -> Kind:
                 for item in error.errors()
             ]
         ) from None
+    problem = getattr(record, "problem", None)
+    if isinstance(problem, Problem):
+        readable(problem, named(path))
+    return record

@@ -21,7 +21,7 @@ from optplan.planner import run
 from optplan.read_back import read_result
 from optplan.result import Certificate, Explanation, Result
 from optplan.solvers import exhaustive
-from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination
+from optplan.solvers.base import Census, Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
 from optplan.solvers.outside import MARK
 from optplan.solvers.recheck import recheck
@@ -164,6 +164,8 @@ def _anew(result: Result, rules: tuple[Rule, ...]) -> Iterator[Check]:
     problem, certificate = result.problem, result.certificate
     engine = "exhaustive" if certificate.engine.startswith("exhaustive") else "cp-sat"
     form, outcome = run(problem, rules, engine)
+    if outcome.termination is Termination.INTERRUPTED:
+        raise KeyboardInterrupt  # Half of a second opinion is none.
     best = None if outcome.goal is None else float(outcome.goal) * form.goal_scale
     done = result.status.termination in DONE
     if result.plan is not None:
@@ -297,8 +299,9 @@ def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Che
     told = sum(certificate.removed_by_rule.values()) + sum(certificate.prunings.values())
     told += certificate.removed_by_bound + certificate.left
     text = f"{told:,} of {census.points:,} accounted for"
-    yield _check("counts", told == census.points, text)
+    yield _check("counts", told == census.points and not _below_nothing(certificate), text)
     if _outside(certificate.engine):
+        yield from _told_counts(result, form, census)
         return
     if certificate.engine.startswith("paper"):
         again = engine_named("paper")(form.program, SolverConfig())
@@ -312,6 +315,28 @@ def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Che
     yield _check("priced", same, f"{outcome.priced:,} points had their price computed")
     fell = certificate.removed_by_bound == outcome.removed_by_bound
     yield _check("bound's count", fell, f"{outcome.removed_by_bound:,} points fall to the bound")
+
+
+def _told_counts(result: Result, form: Formulation, census: Census) -> Iterator[Check]:
+    """Count points by rules as a search does, or one by one, where an engine from outside did."""
+    told = result.certificate.removed_by_rule
+    if not told:
+        return
+    same: bool | None = told == {name: n for name, n in census.removed_by_rule.items() if n}
+    if not same:
+        same = None
+        if census.points <= MOST_POINTS:
+            single = engine_named("exhaustive")(form.program, SolverConfig()).census
+            assert single is not None
+            same = told == {name: n for name, n in single.removed_by_rule.items() if n}
+    yield _check("rules' counts", same, f"{sum(told.values()):,} points refused by {len(told)}")
+
+
+def _below_nothing(certificate: Certificate) -> bool:
+    """Tell whether some number of points is less than none."""
+    several = (*certificate.removed_by_rule.values(), *certificate.prunings.values())
+    counts = (*several, certificate.removed_by_bound, certificate.left, certificate.priced)
+    return min(counts) < 0
 
 
 def alike(left: Record, right: Record) -> bool:

@@ -244,7 +244,11 @@ def first_bound(program: Program, spine: Spine, columns: Mapping[str, Integers])
     which = np.searchsorted(values, batches.rows[:, batches.keys.index(shared)])
     per = np.full((len(values), len(sizes)), np.inf)
     np.minimum.at(per, (which, np.searchsorted(sizes, b)), turns)
-    least = np.array([(layer * row).min(axis=1) for row in per]).reshape(len(values), len(groups))
+    # Sizes without a batch are left out: infinity times a layer of no ticks would be no number.
+    some = [np.isfinite(row) for row in per]
+    least = np.array(
+        [(layer[:, at] * row[at]).min(axis=1) for row, at in zip(per, some, strict=True)]
+    ).reshape(len(values), len(groups))
     at = np.minimum(np.searchsorted(values, columns[shared]), max(0, len(values) - 1))
     codes = {tuple(row): i for i, row in enumerate(groups.tolist())}
     wanted = np.stack([columns[k] for k in keys], axis=1)

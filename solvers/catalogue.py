@@ -89,6 +89,10 @@ def require(name: str | Solver) -> None:
         With the known engines, or with what to install.
     """
     if not isinstance(name, str):
+        if not callable(name):
+            problem = f"{name!r:.60} is neither a name nor a function"
+            remedy = "name one, or give a function of a program and a SolverConfig"
+            raise InputError([Fault("", "engine", problem, remedy)])
         return
     kind, _, solver = name.partition(":")
     if kind not in ENGINES and name in offered():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from importlib import metadata
 
 from optplan.models.errors import Fault, InputError, OptplanError
-from optplan.models.program import Program
-from optplan.solvers.base import Outcome, Solver, SolverConfig, ratio
+from optplan.models.program import Program, Table
+from optplan.solvers.base import Outcome, Solver, SolverConfig, ratio, time_left
+from optplan.solvers.told import DONE, Untrue, bound_of, census_of, plan_of, tallies, words
 
 GROUP = "optplan.engines"
 """Entry points under which installed packages offer engines."""
@@ -46,65 +47,82 @@ class Outside:
         """
         start = time.monotonic()
         try:
-            outcome = self._solve(program, config)
+            with _kept(program):
+                outcome = self._solve(program, config)
         except (OptplanError, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit, GeneratorExit) as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place, said = f"{frame.filename}:{frame.lineno}", f"{type(error).__name__}: {error}"
             remedy = "let the engine return an Outcome, termination failed where it cannot go on"
             raise InputError([Fault(place, f"engine {self.name}", said, remedy)]) from None
         if not isinstance(outcome, Outcome):
             problem = f"it returns {type(outcome).__name__}"
-            raise self._wrong(problem, "return an optplan.solvers.base.Outcome")
-        outcome = replace(outcome, best=tuple(map(self._asked(program), outcome.best)))
-        outcome = self._weighed(program, outcome)
-        if outcome.census is None:
-            # Whoever does not say where all points went says of none.
-            outcome = replace(outcome, removed_by_bound=0, prunings={})
+            raise self.wrong(problem, "return an optplan.solvers.base.Outcome")
+        try:
+            found = _asked(program, outcome)
+        except Untrue as untrue:
+            raise self.wrong(untrue.problem, untrue.remedy) from None
+        if not found.best and found.termination in DONE:
+            self._refute(program, time_left(config, start))
         name = f"{self.name}{MARK} ({self._version or 'no version'})"
-        return replace(outcome, engine=name, seconds=time.monotonic() - start)
+        return replace(found, engine=name, seconds=time.monotonic() - start)
 
-    def _asked(self, program: Program) -> _Asked:
-        return _Asked(program, self)
+    def _refute(self, program: Program, config: SolverConfig) -> None:
+        """Refuse that there should be no plan where there is one."""
+        from optplan.solvers.proved import proved
 
-    def _weighed(self, program: Program, outcome: Outcome) -> Outcome:
-        """Check that goal, bound and plan fit each other."""
-        if (outcome.holding.value == "nothing") != (not outcome.best):
-            problem = f"it holds {outcome.holding.value} and returns {len(outcome.best)} plans"
-            raise self._wrong(problem, "let holding say what best has")
-        if not outcome.best:
-            return replace(outcome, goal=None)
-        goal = ratio(program, program.evaluate(outcome.best[0]))
-        bound = outcome.bound
-        if bound is not None and Fraction(bound) > goal:
-            problem = f"its bound {float(bound):g} is above its own plan's goal {float(goal):g}"
-            raise self._wrong(problem, "return a bound that no plan undercuts")
-        return replace(outcome, goal=goal)
+        if proved(program, replace(config, progress=None)).best:
+            raise self.wrong("it says that there is no plan, and there is one", BEATEN)
 
-    def _wrong(self, problem: str, remedy: str) -> InputError:
+    def wrong(self, problem: str, remedy: str) -> InputError:
+        """Word what is wrong with what the engine says."""
         return InputError([Fault("", f"engine {self.name}", problem, remedy)])
 
 
-class _Asked:
-    """Asks a plan of an engine's of the program."""
+BEATEN = "let termination be proved or exhausted only where it is"
+"""What an engine should do that claims more than it knows."""
 
-    def __init__(self, program: Program, engine: Outside) -> None:
-        self.program, self.engine = program, engine
 
-    def __call__(self, values: Mapping[str, int]) -> dict[str, int]:
-        missing = [choice.name for choice in self.program.choices if choice.name not in values]
-        if self.program.pipeline is not None and "layers[0]" not in values:
-            missing.append("layers[0]")
-        if missing:
-            problem = f"its plan gives no {', '.join(missing)}"
-            remedy = "return every choice, and layers[i] and again[i] of every stage"
-            raise self.engine._wrong(problem, remedy)
-        broken = list(self.program.broken(values))
-        if broken:
-            problem = f"its plan breaks {', '.join(broken)}"
-            raise self.engine._wrong(problem, "return plans that pass program.broken")
-        return self.program.carried(values)
+def refuse_outside(engine: str, problem: str) -> None:
+    """Refuse an answer that a later step refutes, where an engine from outside gave it."""
+    name, mark, _ = engine.partition(MARK)
+    if mark:
+        raise InputError([Fault("", f"engine {name}", problem, BEATEN)])
+
+
+def _asked(program: Program, outcome: Outcome) -> Outcome:
+    """Ask of the program all that an engine says; its own types become ours."""
+    termination, held = words(outcome)
+    best = tuple(plan_of(program, plan) for plan in outcome.best)
+    goal = ratio(program, program.evaluate(best[0])) if best else None
+    counted, census = tallies(outcome), census_of(program, outcome)
+    if census is None:
+        # Whoever does not say where all points went says of none.
+        counted |= {"removed_by_bound": 0, "prunings": {}}
+    return Outcome(
+        termination=termination,
+        holding=held,
+        best=best,
+        goal=goal,
+        bound=bound_of(outcome.bound, goal, held),
+        census=census,
+        **counted,
+    )
+
+
+@contextmanager
+def _kept(program: Program) -> Iterator[None]:
+    """Keep a program's tables as they are while somebody else reads them."""
+    tables = [s.rows for s in program.statements if isinstance(s, Table)]
+    open_ = [rows for rows in tables if rows.flags.writeable]
+    for rows in open_:
+        rows.setflags(write=False)
+    try:
+        yield
+    finally:
+        for rows in open_:
+            rows.setflags(write=True)
 
 
 def outside(name: str) -> Outside | None:

@@ -13,7 +13,8 @@ from optplan.models.errors import QuantityError
 from optplan.models.record import Count, Flag, Record, Share, Text
 from optplan.models.units import Bytes, Seconds, parse
 
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, le=1e12)]
+"""A loss or a share of work: far above any that was measured, prices still are floats."""
 
 Ends = tuple[
     Annotated[float, Field(allow_inf_nan=False)], Annotated[float, Field(allow_inf_nan=False)]

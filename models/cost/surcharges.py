@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from optplan.models.expression import amount_of, names, parse_time
+from optplan.models.expression import amount_of, names, parse_time, reals_of
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.models.spec.surcharge import Surcharge
@@ -30,10 +28,9 @@ def seconds_of(surcharge: Surcharge, at: Mapping[str, Any]) -> Any:
     Returns
     -------
     float or ndarray of float
-        At least 0 (`parse_time` refuses what may be less).
+        At least 0 (`parse_time` refuses what may be less); infinite beyond what floats reach.
     """
-    found = amount_of(parse_time(surcharge.seconds), at)
-    return found.astype(np.float64) if isinstance(found, np.ndarray) else float(found)
+    return reals_of(amount_of(parse_time(surcharge.seconds), at))
 
 
 def surcharge_seconds(problem: Problem, plan: Plan) -> float:

@@ -1,7 +1,7 @@
 """The language of a user's own limits, such as ``tp * pp <= 32`` or ``peak_memory <= 72 GB``."""
 
 from optplan.models.expression.grammar import parse, parse_time
-from optplan.models.expression.meaning import amount_of, evaluate
+from optplan.models.expression.meaning import amount_of, evaluate, reals_of
 from optplan.models.expression.python import Formula, Term, choice
 from optplan.models.expression.text import show
 from optplan.models.expression.tree import (
@@ -57,5 +57,6 @@ __all__ = [
     "names",
     "parse",
     "parse_time",
+    "reals_of",
     "show",
 ]

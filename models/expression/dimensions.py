@@ -42,10 +42,11 @@ def dimension_of(node: Value) -> Dimension:
             return NAMES[name].dimension
         case Negative(part) | Least((part, *_)) | Greatest((part, *_)):
             return dimension_of(part)
-        case Binary(Operation.PRODUCT, left, right) if dimension_of(left) is Dimension.NUMBER:
-            return dimension_of(right)
-        case Binary(_, left, _):
-            return dimension_of(left)
+        case Binary(operation, left, right):
+            # Asked once: twice at each level is 2^n times for a product of n.
+            kind = dimension_of(left)
+            scaled = operation is Operation.PRODUCT and kind is Dimension.NUMBER
+            return dimension_of(right) if scaled else kind
     raise AssertionError(node)
 
 

@@ -159,7 +159,7 @@ def _level(one: _Values, other: _Values) -> tuple[_Values, _Values]:
     """Turn both into floats if either is, so that 0.1 as written equals 0.1 as computed."""
     if _floats(one) == _floats(other):
         return one, other
-    return _float(one), _float(other)
+    return reals_of(one), reals_of(other)
 
 
 def _floats(value: _Values) -> bool:
@@ -167,12 +167,14 @@ def _floats(value: _Values) -> bool:
     return isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == "f")
 
 
-def _float(value: _Values) -> _Values:
+def reals_of(value: _Values) -> float | NDArray[Any]:
     """Turn into floats, infinite where too large for one."""
-    if _floats(value):
+    if isinstance(value, float):
         return value
     if isinstance(value, np.ndarray):
-        return np.array([_float(v) for v in value.flat], dtype=np.float64).reshape(value.shape)
+        if _floats(value):
+            return value
+        return np.array([reals_of(v) for v in value.flat], dtype=np.float64).reshape(value.shape)
     try:
         return float(value)
     except OverflowError:

@@ -6,6 +6,8 @@ import logging
 import sys
 import time
 
+from optplan.models.errors import printable
+
 
 class _Line(logging.Formatter):
     """Seconds since the start, the step, what it came to."""
@@ -15,10 +17,10 @@ class _Line(logging.Formatter):
         self._start = time.time()
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a line."""
+        """Write a line; names out of a spec can neither end it nor begin another."""
         step = record.name.rpartition(".")[2]
         seconds = max(0.0, record.created - self._start)
-        return f"{seconds:8.2f} s  {step:<9} {record.getMessage()}"
+        return f"{seconds:8.2f} s  {step:<9} {printable(record.getMessage())}"
 
 
 class Road:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import warnings
 from math import inf
 
 import pytest
@@ -14,6 +16,7 @@ from optplan.models.errors import InputError
 from optplan.models.expression import ExpressionError, amount_of, names, parse_time
 from optplan.models.expression.spans import span
 from optplan.models.formulate import formulate
+from optplan.models.spec.problem import Problem
 from optplan.models.spec.surcharge import Surcharge
 from tests.models.samples import problem
 
@@ -84,6 +87,39 @@ def test_all_faults_of_a_spec_are_told_at_their_places() -> None:
     assert paths == ["surcharges.1.seconds", "surcharges.2"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1 s * " + " * ".join(["999999999999999999"] * 40),
+        "1 s * " + " * ".join(["global_batch"] * 48),
+        "1 ms * pp + 1000000000 s * tp * 1000000000 * 1000000000",
+    ],
+)
+def test_times_beyond_all_reason_are_refused(text: str) -> None:
+    """Also those that no float can hold, and long products are read in no time."""
+    with pytest.raises(InputError, match=r"surcharges.s-0: it may be .* at most 2\^62 seconds"):
+        formulate(problem(surcharges=told(text)))
+
+
+def test_a_table_that_is_too_large_names_its_surcharge() -> None:
+    some = problem(
+        search={"global_batch": {"min": 1, "max": 3_000}},
+        surcharges=told("1 us * micro_batch * micro_batches * global_batch"),
+    )
+    with pytest.raises(InputError, match=r"surcharges.s-0 would need [0-9,]+ combinations"):
+        formulate(some)
+
+
+def test_times_that_drown_all_others_leave_no_warning() -> None:
+    """Layers take no tick at all there; bounds stay numbers."""
+    few = {"global_batch": 16, "micro_batch": [1, 2], "schedule": "1f1b", "cp": 1, "zero": 0}
+    drowned = problem(search=few, surcharges=told("1000000000000000 s"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = optplan.solve(drowned, top=0)
+    assert found.plan is not None
+
+
 def test_paper_prices_have_none() -> None:
     with pytest.raises(ValueError, match=r"no part of Eq\. 1"):
         problem(prices="paper", surcharges=told("1 s"))
@@ -131,3 +167,18 @@ def test_arrays_are_priced_as_single_plans_are() -> None:
     for i, j in np.ndindex(tp.shape):
         single = seconds_of(one, {"tp": int(tp[i, j]), "dp": int(dp[i, j])})
         assert many[i, j] == pytest.approx(single)
+
+
+@pytest.mark.parametrize(
+    ("key", "item"),
+    [("surcharges", {"name": "a", "seconds": "tp"}), ("limits", {"name": "a", "rule": "pp <"})],
+)
+def test_a_problem_that_no_spec_was_read_for_is_asked_too(key: str, item: dict[str, str]) -> None:
+    """One that a program built, or that stands in a changed file."""
+    built = Problem.model_validate(problem().model_dump(mode="json") | {key: [item]})
+    with pytest.raises(InputError, match=rf"{key}\.a"):
+        optplan.solve(built)
+    told = json.loads(optplan.solve(problem(), top=0).to_json())
+    told["problem"][key] = [item]
+    with pytest.raises(InputError, match=rf"{key}\.a"):
+        optplan.verify(json.dumps(told))

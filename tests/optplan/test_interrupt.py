@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -250,3 +251,41 @@ def test_a_time_limit_inside_the_proof_keeps_the_incumbent_of_the_census() -> No
         assert proof.goal == known.goal
         assert proof.best[0].items() >= known.best[0].items()
         assert proof.bound is None or 0 <= proof.bound <= known.goal
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT as on POSIX")
+def test_an_interrupt_while_commands_are_imported_is_one_line() -> None:
+    """Ctrl-C right after the start, before a command could be ready for it."""
+    code = """
+import sys
+
+class Interrupts:
+    def find_spec(self, name, *more):
+        if name == "optplan.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+from optplan.entry import main
+sys.exit(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script(code)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "interrupted before anything was found\n"
+
+
+def test_an_interrupted_second_opinion_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that was stopped has counted nothing that a file could be compared with."""
+    from optplan.solvers.base import Holding, Outcome, Termination
+
+    told = optplan.solve(job("baichuan2-7b"), top=0)
+    module = import_module("optplan.verify")
+    true = module.run
+
+    def stopped(*given: Any) -> Any:
+        return true(*given)[0], Outcome(Termination.INTERRUPTED, Holding.NOTHING)
+
+    monkeypatch.setattr(module, "run", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        optplan.verify(told.to_json())

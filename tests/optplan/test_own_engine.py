@@ -9,13 +9,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import optplan
 from optplan.models.errors import InputError
-from optplan.models.program import Program
+from optplan.models.program import Program, Table
 from optplan.solvers import exhaustive
-from optplan.solvers.base import Holding, Outcome, SolverConfig, Termination, ratio
+from optplan.solvers.base import Census, Holding, Outcome, SolverConfig, Termination, ratio
 from optplan.solvers.catalogue import engine
 from tests.optplan.command import job, run
 
@@ -98,7 +99,60 @@ def _changed(**changes: Any) -> Any:
     return solve
 
 
+def exits(program: Program, config: SolverConfig) -> Outcome:
+    raise SystemExit(0)
+
+
+def gives_up_at_once(program: Program, config: SolverConfig) -> Outcome:
+    return Outcome(Termination.PROVED, Holding.NOTHING)
+
+
+def writes_into_tables(program: Program, config: SolverConfig) -> Outcome:
+    table = next(s for s in program.statements if isinstance(s, Table) and len(s.rows))
+    table.rows[:] = 0
+    return exhaustive.solve(program, config)
+
+
+def _plans(change: Any) -> Any:
+    """Change the values of the best plan, all of them, by a function."""
+    return _changed(best=lambda f: ({k: change(v) for k, v in f.best[0].items()},))
+
+
 WRONG = {
+    "leaves": (exits, "SystemExit"),
+    "finds nothing where there is something": (gives_up_at_once, "no plan, and there is one"),
+    "writes into the program": (writes_into_tables, "read-only"),
+    "has texts for numbers": (_plans(str), "tp is '[0-9]+'"),
+    "has halves": (_plans(lambda v: v + 0.5), r"tp is [0-9]+\.5"),
+    "has no numbers": (_plans(lambda v: float("nan")), "tp is nan"),
+    "has no plans": (_changed(best=None), "best is NoneType"),
+    "has numbers for plans": (_changed(best=(5,)), "a plan is int"),
+    "hands out half": (
+        _changed(
+            best=lambda f: ({k: v for k, v in f.best[0].items() if not k.startswith("again")},)
+        ),
+        r"gives no again\[0\]",
+    ),
+    "bound is none": (_changed(bound=float("nan")), "bound is nan"),
+    "bound is endless": (_changed(bound=float("inf")), "bound is inf"),
+    "bound is a text": (_changed(bound="1"), "bound is '1'"),
+    "bound is beyond floats": (_changed(bound=Fraction(10**400)), r"10\^400 is above"),
+    "optimal without a bound": (_changed(bound=None), "optimal and has no bound"),
+    "optimal by half": (_changed(bound=lambda f: f.bound / 2), "optimal and has a bound of"),
+    "optimal in time": (_changed(termination=Termination.TIME_LIMIT), "ended time-limit and"),
+    "feasible and done": (_changed(holding=Holding.FEASIBLE), "ended exhausted and holds"),
+    "ends in no word": (_changed(termination="great"), "ended 'great'"),
+    "census is a text": (_changed(census="all"), "census is str"),
+    "census of other points": (_changed(census=Census(7, {})), "has 7 points of"),
+    "census of other rules": (
+        _changed(census=lambda f: Census(f.census.points, {"mine": 1})),
+        "'mine', which is no rule",
+    ),
+    "census of too many": (_changed(removed_by_bound=10**12), "points are removed"),
+    "counts below nothing": (_changed(prunings={"a": -4}), "is -4"),
+    "counts in texts": (_changed(priced="many"), "priced is 'many'"),
+    "remarks in bytes": (_changed(detail=b"x"), "detail is bytes"),
+    "is none": (5, "neither a name nor a function"),
     "raises": (raises, "ZeroDivisionError"),
     "returns nothing": (returns_nothing, "returns NoneType"),
     "forgets a choice": (
@@ -119,7 +173,41 @@ def test_an_engine_that_is_wrong_is_told_so(kind: str) -> None:
         optplan.solve(job("baichuan2-7b"), engine=solve)
 
 
-def test_a_false_optimum_is_not_verified() -> None:
+def test_numbers_of_any_kind_are_read() -> None:
+    """NumPy's numbers, whole floats and a bound that was rounded up mean what they say."""
+
+    def solve(program: Program, config: SolverConfig) -> Any:
+        found = exhaustive.solve(program, config)
+        assert found.goal is not None
+        best = [{k: np.float64(v) for k, v in found.best[0].items()}]
+        up = float(found.goal) * (1 + 1e-12)
+        return replace(found, best=best, bound=up, termination="exhausted", detail="a\nb\x1b[1m")  # type: ignore[arg-type]
+
+    result = optplan.solve(job("baichuan2-7b"), engine=solve, top=0)
+    assert optplan.verify(result.to_json()).verdict == "verified"
+
+
+def test_a_false_optimum_is_refused_where_a_neighbour_is_better() -> None:
+    def second(program: Program, config: SolverConfig) -> Outcome:
+        found = exhaustive.solve(program, replace(config, top=9))
+        worse = found.best[-1]
+        return replace(found, best=(worse,), bound=ratio(program, program.evaluate(worse)))
+
+    with pytest.raises(InputError, match=r"engine second: .*faster than its best plan"):
+        optplan.solve(job("baichuan2-7b"), engine=second, top=3)
+
+
+def test_counts_below_nothing_are_not_verified() -> None:
+    """A table of where points went that adds up only with fewer than none left."""
+    result = optplan.solve(job("baichuan2-7b"), top=0)
+    told = result.certificate
+    more = {"removed_by_bound": told.removed_by_bound + told.left + 5, "left": -5}
+    changed = result.model_copy(update={"certificate": told.model_copy(update=more)}).sealed()
+    found = {check.name: check.holds for check in optplan.verify(changed).checks}
+    assert found["counts"] is False
+
+
+def test_a_false_optimum_is_not_is_not_verified() -> None:
     """The bound that an engine made up is derived anew; one that knows its limits is believed."""
 
     def second(program: Program, config: SolverConfig) -> Outcome:
