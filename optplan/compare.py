@@ -14,7 +14,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.planner import Condition, Spec, checked, problem_of, run
 from optplan.result import Reply
-from optplan.solvers.base import Outcome, Progress, SolverConfig, Termination
+from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import ENGINES, engine, proving, require
 
 SAME = 1e-6
@@ -135,6 +135,12 @@ def compare(
         except KeyboardInterrupt:
             interrupted = True
             break
+        except InputError as error:
+            if any(fault.path != f"engine {name}" for fault in error.faults):
+                raise
+            # One engine from outside that is refused keeps nobody from the others' answers.
+            rows.append(_refused(name, error, time.monotonic() - start))
+            continue
         spent = time.monotonic() - start, time.process_time() - cpu
         unit = form.program.goal.unit
         plan = price = None
@@ -172,6 +178,13 @@ def engines_of(text: str) -> tuple[str, ...]:
 def _named(told: Callable[[str, Progress], None], name: str) -> Callable[[Progress], None]:
     """Add an engine's name to what it reports."""
     return lambda progress: told(name, progress)
+
+
+def _refused(name: str, error: InputError, seconds: float) -> Row:
+    """Write down that what an engine from outside says is not so."""
+    why = "; ".join(fault.problem for fault in error.faults)
+    outcome = Outcome(Termination.FAILED, Holding.NOTHING, engine=name, detail=why)
+    return _row(name, outcome, 1.0, (seconds, seconds))
 
 
 def _row(name: str, outcome: Outcome, scale: float, spent: tuple[float, float]) -> Row:

@@ -167,7 +167,7 @@ def _whole(name: str, value: object) -> int:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real) and float(value).is_integer():
-        return int(value)
+        return int(float(value))
     raise Untrue(f"its plan says {name} is {_short(value)}", "return whole numbers")
 
 

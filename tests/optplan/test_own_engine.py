@@ -34,6 +34,12 @@ def solve(program, config):
     return replace(found, census=None, engine="")
 
 
+def lies(program, config):
+    """Call any point the best."""
+    found = exhaustive.solve(program, config)
+    return replace(found, census=None, best=(found.best[0] | {"tp": 3},))
+
+
 nothing = 3
 '''
 
@@ -46,6 +52,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     told.mkdir(parents=True)
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: house-engines\nVersion: 2.1\n")
     points = "mine = house_engines:solve\nbroken = house_engines:nothing\ngone = nowhere_at_all:x\n"
+    points += "liar = house_engines:lies\n"
     (told / "entry_points.txt").write_text(f"[optplan.engines]\n{points}")
     (site / "house_engines.py").write_text(ENGINE)
     monkeypatch.syspath_prepend(site)
@@ -69,6 +76,17 @@ def test_an_offered_engine_solves_and_is_verified(tmp_path: Path) -> None:
     status, out, err = run("compare", spec, "--engines", "cp-sat,mine", "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)["agree"]
+
+
+@pytest.mark.usefixtures("package")
+def test_an_engine_that_is_refused_keeps_nobody_from_the_others() -> None:
+    command = ("compare", job("baichuan2-7b"), "--engines", "liar,cp-sat", "--json")
+    status, out, err = run(*command)
+    assert (status, err) == (3, "")
+    liar, ours = json.loads(out)["engines"]
+    assert (liar["termination"], liar["plan"]) == ("failed", None)
+    assert "breaks" in liar["detail"]
+    assert ours["termination"] == "proved"
 
 
 @pytest.mark.usefixtures("package")
