@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,8 +36,6 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-Engine = str
-
 EXIT_INPUT, EXIT_UNPROVEN, EXIT_OWN = 2, 3, 4
 
 
@@ -49,7 +47,7 @@ def solve(
     json: Json = False,
     top: int = 5,
     breakdown: Annotated[bool, Parameter(negative="")] = False,
-    engine: Engine = "cp-sat",
+    engine: str = "cp-sat",
     set: Sets = (),
     limit: Limits = (),
     rules: Rules = (),
@@ -395,8 +393,6 @@ def _path(spec: str) -> Path:
     """Take the argument for a file, whatever it looks like."""
     return Path(spec)
 
-
-Command = Callable[..., int]
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,6 +15,7 @@ from optplan.models.cost.price import PHASES, Estimate, Memory, StageUse
 from optplan.models.cost.schedule import (
     IDLE_IF_SHORT,
     bubble_seconds,
+    chunk_layers,
     enough,
     even_bubble_seconds,
     flight,
@@ -278,8 +279,8 @@ class _Layout:
         """Seconds of forward pass, input gradient and weight gradient of one chunk of a stage."""
         plan, end = self.plan, self.plan.vpp - 1
         light = 0 if stage == 0 and not self.folded else end
-        layers = _share(plan.layers_per_stage[stage], plan.vpp, chunk, light)
-        again = _share(plan.recomputed_layers_per_stage[stage], plan.vpp, chunk, light)
+        layers = chunk_layers(plan.layers_per_stage[stage], plan.vpp, chunk, light)
+        again = chunk_layers(plan.recomputed_layers_per_stage[stage], plan.vpp, chunk, light)
         first, last = stage == chunk == 0, self._is_last(stage) and chunk == end
         busy = self.pieces.layer.times(float(layers)) + self.pieces.again.times(float(again))
         busy = busy + self.pieces.front if first else busy
@@ -395,9 +396,3 @@ def chunk_passes(problem: Problem, plan: Plan) -> list[list[tuple[float, float, 
     """
     at = _Layout(problem, plan)
     return [[at.passes(stage, chunk) for chunk in range(plan.vpp)] for stage in range(plan.pp)]
-
-
-def _share(layers: int, chunks: int, chunk: int, light: int) -> int:
-    """Layers of one chunk: even shares, the chunk at an end of the model the last to get more."""
-    share, over = divmod(layers, chunks)
-    return share + ((chunk - light - 1) % chunks < over)

@@ -383,3 +383,9 @@ def _most(values: Sequence[Float]) -> Float:
 def _least(left: Int, right: Int) -> Int:
     """Smaller of two counts, elementwise."""
     return where_int(left < right, left, right)
+
+
+def chunk_layers(layers: int, chunks: int, chunk: int, light: int) -> int:
+    """Layers of one chunk: even shares, the chunk at an end of the model the last to get more."""
+    share, over = divmod(layers, chunks)
+    return share + ((chunk - light - 1) % chunks < over)
