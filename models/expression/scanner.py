@@ -67,7 +67,7 @@ def scan(text: str) -> list[Token]:
         For a text that is too long or has a sign that the language lacks.
     """
     if len(text) > LENGTH:
-        problem = f"the limit has more than {LENGTH} characters"
+        problem = f"this has more than {LENGTH} characters"
         raise ExpressionError(LENGTH, problem, "split it into several limits")
     tokens = []
     for match in _TOKEN.finditer(text):

@@ -177,7 +177,7 @@ def bounded(node: _N, column: int = 0) -> _N:
         if depth > DEPTH:
             raise too_deep(column)
         if total > NODES:
-            problem = f"the limit has more than {NODES} parts"
+            problem = f"this has more than {NODES} parts"
             raise ExpressionError(column, problem, "split it into several limits")
         level = [child for parent in level for child in children(parent)]
     return node
@@ -185,5 +185,5 @@ def bounded(node: _N, column: int = 0) -> _N:
 
 def too_deep(column: int) -> ExpressionError:
     """Return the error for a limit that nests beyond `DEPTH`."""
-    problem = f"the limit nests more than {DEPTH} levels"
+    problem = f"this nests more than {DEPTH} levels"
     return ExpressionError(column, problem, "split it into several limits")
