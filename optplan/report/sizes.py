@@ -19,8 +19,10 @@ DAY = 86_400.0
 
 def time_text(seconds: float) -> str:
     """Render a long time."""
-    if seconds < 3 * DAY:
+    if seconds < DAY / 12:
         return seconds_text(seconds)
+    if seconds < 3 * DAY:
+        return f"{24 * seconds / DAY:.1f} h"
     return f"{seconds / DAY:,.1f} days"
 
 

@@ -53,6 +53,25 @@ def test_nothing_holds_a_limit_that_no_cluster_meets() -> None:
     assert found.fewest.devices is None
 
 
+def test_the_command_tells_the_cheapest_cluster_in_time(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    asked = job("llama-2-7b")
+    asked["cluster"]["price"] = "2.50 USD/h"
+    spec.write_text(json.dumps(asked), encoding="utf-8")
+    ask = ("size", str(spec), "--tokens", "2B", "--within", "30d", "--most-nodes", "2")
+    status, out, err = run(*ask, "--json")
+    assert (status, err) == (0, "")
+    found = json.loads(out)["cheapest"]
+    assert found["proved"]
+    assert found["nodes"] in (1, 2)
+    rate = 2.5 * found["devices"] * found["seconds"] / 3600
+    assert found["money"] == pytest.approx(rate)
+    status, out, _ = run(*ask)
+    assert status == 0
+    assert f"{found['seconds'] / 3600:.1f} h" in out
+    assert "proved over every number of nodes up to 2" in out
+
+
 def test_the_command_asks_about_other_devices(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(json.dumps(job("llama-2-7b")), encoding="utf-8")
