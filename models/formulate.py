@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -28,7 +28,7 @@ from optplan.models.spec.framework import CONTEXTS, SCHEDULES
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import TIMED, GoalName, Problem
 from optplan.models.spec.space import ORDERS, RECOMPUTES, Recompute
-from optplan.models.tabulate import blurred, post_prices
+from optplan.models.tabulate import Priced, blurred, post_prices
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class Formulation:
     rules: tuple[Rule, ...]
     more: tuple[Rule, ...] = ()
     near: float | None = None
+    priced: Priced | None = field(default=None, compare=False, repr=False)
 
     def decode(self, assignment: Mapping[str, int]) -> Plan:
         """Turn values of the choices into a plan."""
@@ -140,6 +141,7 @@ def formulate(
     more: Sequence[Rule] = (),
     widened: bool = False,
     near: float | None = None,
+    prices: Priced | None = None,
 ) -> Formulation:
     """
     Write a problem as a program.
@@ -156,6 +158,8 @@ def formulate(
     near
         Seconds per sequence of a plan that is known to be possible; ticks are then as fine as it
         deserves, and far slower plans are no longer told apart.
+    prices
+        Prices of the same problem, ``priced`` of a formulation on other ticks.
 
     Raises
     ------
@@ -189,7 +193,7 @@ def formulate(
     narrow_rules = [*wanted_rules, *framing] if widened else []
     for known in (*(r for r in posted if r not in priced), *narrow_rules):
         known.post(say, problem)
-    post_prices(say, problem, near)
+    priced_floats = post_prices(say, problem, near, prices)
     limits = [UserLimit(limit) for limit in problem.limits]
     for known in (*priced, *more, *limits):
         known.post(say, problem)
@@ -208,7 +212,7 @@ def formulate(
         len(everything),
         float(say.tick),
     )
-    return Formulation(problem, program, say.tick, everything, tuple(more), near)
+    return Formulation(problem, program, say.tick, everything, tuple(more), near, priced_floats)
 
 
 def goal_in(problem: Problem, goal: GoalName, tick: Fraction) -> Goal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,30 @@ FETCHING = 2
 """ZeRO stages from this on exchange something for every micro-batch."""
 
 
-def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pipeline:
+@dataclass(frozen=True)
+class Priced:
+    """
+    Prices in floats, as tables over the few choices that each depends on.
+
+    Parameters
+    ----------
+    busy_keys, states_keys, hop_keys
+        Values of those choices, flat arrays.
+    busy, held, hops
+        Seconds of a micro-batch, states and their exchange, transfers.
+    """
+
+    busy_keys: dict[str, Integers]
+    busy: dict[str, Reals]
+    states_keys: dict[str, Integers]
+    held: Owned
+    hop_keys: dict[str, Integers]
+    hops: dict[str, Reals]
+
+
+def post_prices(
+    say: Builder, problem: Problem, near: float | None = None, known: Priced | None = None
+) -> Priced:
     """
     Tabulate what time and memory of a step are made of, and say how they add up.
 
@@ -53,11 +77,18 @@ def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pi
     near
         Seconds per sequence of a plan that is known to be possible. The tick is then as fine as
         that plan deserves; without it the tick is as fine as the slowest legal plan allows.
+    known
+        What came of the same problem before, on other ticks.
+
+    Returns
+    -------
+    Priced
+        The same in floats.
     """
     places = _places(say, problem)
-    busy_keys, busy = _busy(say, problem)
-    states_keys, held = _states(say, problem, places)
-    hop_keys, hops = _hops(say, problem)
+    if known is None:
+        known = Priced(*_busy(say, problem), *_states(say, problem, places), *_hops(say, problem))
+    busy_keys, busy, held, hops = known.busy_keys, known.busy, known.held, known.hops
     batch = float(say.domain["global_batch"].max(initial=1))
     added = _surcharges(say, problem)
     longest = longest_step(problem, busy_keys, busy, held, hops, batch)
@@ -72,7 +103,7 @@ def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pi
         return np.minimum(np.floor(np.asarray(seconds) / unit), 2.0**52).astype(np.int64)
 
     say.price("price.micro_batch", busy_keys, {name: ticks(s) for name, s in busy.items()})
-    _price_states(say, problem, states_keys, held, ticks)
+    _price_states(say, problem, known.states_keys, held, ticks)
     if added:
         terms: list[tuple[int, str]] = [(1, "once_shared")]
         for index, (name, keys, seconds) in enumerate(added):
@@ -80,13 +111,12 @@ def post_prices(say: Builder, problem: Problem, near: float | None = None) -> Pi
             say.price(name, keys, {column: ticks(seconds)})
             terms.append((1, column))
         say.sum("price.surcharges", "once_fixed", tuple(terms))
-    _price_hops(say, problem, hop_keys, {name: ticks(s) for name, s in hops.items()})
+    _price_hops(say, problem, known.hop_keys, {name: ticks(s) for name, s in hops.items()})
     _activations(say, problem)
     _shapes(say, problem)
     _ends(say, problem)
-    statement = _pipeline(problem)
-    say.pipeline(statement)
-    return statement
+    say.pipeline(_pipeline(problem))
+    return known
 
 
 def _places(say: Builder, problem: Problem) -> dict[str, Integers]:
@@ -124,11 +154,29 @@ def _busy(say: Builder, problem: Problem) -> tuple[dict[str, Integers], dict[str
     names = ("tp", "cp", "context", "ep", "etp", "micro_batch", "recompute", "sequence_parallel")
     columns = grid(say, names)
     keys = dict(zip(names, columns, strict=True))
-    tp, cp, context, ep, etp, b, again, split = columns
+    # Of recomputation only the attention's core counts here: what is alike is priced once.
+    kinds = say.domain["recompute"].tolist()
+    stand = [next(k for k in kinds if (k == SELECTIVE) == (kind == SELECTIVE)) for kind in kinds]
+    priced = sorted(set(stand))
+    if len(priced) == len(kinds):
+        return keys, _busy_of(say, problem, keys)
+    own = np.isin(keys["recompute"], priced)
+    found = _busy_of(say, problem, {name: column[own] for name, column in keys.items()})
+    shape = (-1, len(priced), len(say.domain["sequence_parallel"]))
+    places = [priced.index(kind) for kind in stand]
+    return keys, {
+        name: column.reshape(shape)[:, places].reshape(-1) for name, column in found.items()
+    }
+
+
+def _busy_of(say: Builder, problem: Problem, keys: Mapping[str, Integers]) -> dict[str, Reals]:
+    """Seconds of a micro-batch under some choices, one after the other."""
+    names = ("tp", "cp", "context", "ep", "etp", "micro_batch", "recompute", "sequence_parallel")
+    tp, cp, context, ep, etp, b, again, split = (keys[name] for name in names)
     at = Ranks(tp, cp, ep, etp, context, b.astype(np.float64), again == SELECTIVE, split)
     price = pieces(problem, at)
     ahead = problem.calibration.overlap_fsdp * _reals(price.layer.total, tp)
-    return keys, ({"layer_ahead": ahead} if _fetches(say) else {}) | {
+    return ({"layer_ahead": ahead} if _fetches(say) else {}) | {
         "layer_busy": _reals(price.layer.total, tp),
         "forward": _reals(price.layer.forward, tp),
         "weight": _reals(price.layer.weight, tp),

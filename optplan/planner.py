@@ -252,7 +252,7 @@ def _finer(form: Formulation, held: Mapping[str, int], near: float) -> Formulati
     """
     while True:
         try:
-            finer = formulate(form.problem, form.more, near=near)
+            finer = formulate(form.problem, form.more, near=near, prices=form.priced)
         except InputError:
             return None
         if finer.tick >= form.tick:
