@@ -301,7 +301,7 @@ def test_every_public_function_of_the_cost_model_is_asked() -> None:
     plain = {
         "block_operators", "head_operator", "block_flops", "layer_flops", "joint_flops",
         "model_flops", "score_width", "norm_parameters", "total_parameters", "active_parameters",
-        "chunks", "allowed", "forms", "p2p_exposed",
+        "chunks", "chunk_layers", "allowed", "forms", "p2p_exposed",
     }  # fmt: skip
     known = {name.partition(".")[0] for name in FUNCTIONS} | plain
     modules = (
