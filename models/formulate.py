@@ -19,6 +19,7 @@ from optplan.models.domains import (
 )
 from optplan.models.layout import fixed_shape
 from optplan.models.pipeline import handed, handed_of
+from optplan.models.priced import Priced
 from optplan.models.program import Fact, Goal, Program
 from optplan.models.rules.framework import Framed
 from optplan.models.rules.limits import UserLimit
@@ -28,7 +29,7 @@ from optplan.models.spec.framework import CONTEXTS, SCHEDULES
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import TIMED, GoalName, Problem
 from optplan.models.spec.space import ORDERS, RECOMPUTES, Recompute
-from optplan.models.tabulate import Priced, blurred, post_prices
+from optplan.models.tabulate import blurred, post_prices
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.result import WayOut
-from optplan.ways import Clock, Way, attempt, best_of, searched, solved, worked, written
+from optplan.ways import Clock, Way, best_of, searched, solved, worked, written
 
 MOST_TIMES = 64
 """Ways out look at clusters up to this many times larger."""
@@ -66,9 +66,8 @@ def _fewest(
     def ask(number: int) -> tuple[Plan, Estimate] | None:
         nonlocal sure
         clock.say(f"{number} {key.replace('_', ' ')}")
-        tried = attempt(problem.with_cluster(**{key: number}), rules, clock.left)
+        tried = clock.attempt(problem.with_cluster(**{key: number}), rules)
         sure = sure and tried.settled
-        clock.cut = clock.cut or not tried.settled
         return tried.best
 
     while held is None and high < most and clock.left > 0:

@@ -16,7 +16,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.planner import checked, run
-from optplan.solvers.base import Outcome, SolverConfig, Termination
+from optplan.solvers.base import DONE, Outcome, SolverConfig
 
 MOST_NODES_DEVICES = 2**14
 """Devices up to which clusters are weighed, unless asked otherwise."""
@@ -238,7 +238,7 @@ def cheapest_of(
         say(f"{known['accelerator']}: 1 to {most:,} nodes")
     config = SolverConfig(seconds=time_limit)
     form, outcome = run(largest, (*rules, *_in_time(largest, job)), config=config)
-    done = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
+    done = outcome.termination in DONE
     if outcome.best:
         return Cheapest.model_validate(known | _rented(form, outcome, problem, rules, job, done))
     if not done:
@@ -320,7 +320,7 @@ def _nearest(
         return {"proved": True, "why": f"no cluster of up to {most:,} nodes holds the job"}
     plan, price, _ = checked(form, outcome.best[0])
     seconds = _seconds(largest, plan, price, job)
-    sure = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
+    sure = outcome.termination in DONE
     return {
         "proved": True,
         "why": f"no cluster of up to {most:,} nodes finishes in time",

@@ -14,7 +14,7 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.planner import Condition, Spec, checked, problem_of, run
 from optplan.result import Reply
-from optplan.solvers.base import Holding, Outcome, Progress, SolverConfig, Termination
+from optplan.solvers.base import DONE, Holding, Outcome, Progress, SolverConfig, Termination
 from optplan.solvers.catalogue import ENGINES, engine, proving, require
 
 SAME = 1e-6
@@ -58,7 +58,7 @@ class Row(Record):
     @property
     def proved(self) -> bool:
         """Whether nothing is left to know."""
-        return self.termination in ("proved", "exhausted")
+        return self.termination in DONE
 
 
 class Comparison(Reply):
@@ -139,7 +139,8 @@ def compare(
             if any(fault.path != f"engine {name}" for fault in error.faults):
                 raise
             # One engine from outside that is refused keeps nobody from the others' answers.
-            rows.append(_refused(name, error, time.monotonic() - start))
+            spent = time.monotonic() - start, time.process_time() - cpu
+            rows.append(_refused(name, error, spent))
             continue
         spent = time.monotonic() - start, time.process_time() - cpu
         unit = form.program.goal.unit
@@ -180,11 +181,11 @@ def _named(told: Callable[[str, Progress], None], name: str) -> Callable[[Progre
     return lambda progress: told(name, progress)
 
 
-def _refused(name: str, error: InputError, seconds: float) -> Row:
+def _refused(name: str, error: InputError, spent: tuple[float, float]) -> Row:
     """Write down that what an engine from outside says is not so."""
     why = "; ".join(fault.problem for fault in error.faults)
     outcome = Outcome(Termination.FAILED, Holding.NOTHING, engine=name, detail=why)
-    return _row(name, outcome, 1.0, (seconds, seconds))
+    return _row(name, outcome, 1.0, spent)
 
 
 def _row(name: str, outcome: Outcome, scale: float, spent: tuple[float, float]) -> Row:

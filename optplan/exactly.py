@@ -14,10 +14,8 @@ from optplan.models.rules.registry import Rule
 from optplan.models.spec.plan import Plan
 from optplan.models.spec.problem import Problem
 from optplan.planner import FINE, checked, run
-from optplan.solvers.base import Holding, SolverConfig, Termination
+from optplan.solvers.base import DONE, Holding, SolverConfig, Termination
 from optplan.solvers.search import Search
-
-DONE = (Termination.PROVED, Termination.EXHAUSTED)
 
 Key = tuple[int, ...]
 """Values of all choices, in the order of ``CHOICES``; layers are not part of it."""

@@ -18,15 +18,13 @@ from optplan.models.spec.problem import TIMED, GoalName, Problem
 from optplan.models.tabulate import ROOM
 from optplan.planner import answered, checked
 from optplan.result import FrontClaim, FrontPoint
-from optplan.solvers.base import Holding, Outcome, Solver, SolverConfig, Termination, time_left
+from optplan.solvers.base import DONE, Holding, Outcome, Solver, SolverConfig, time_left
 
 SAME = 1e-9
 """Values that differ by less than this share count as equal, as in limits."""
 
 SHARE = 20
 """Memory is told apart to this part of a device's, unless asked otherwise."""
-
-DONE = (Termination.PROVED, Termination.EXHAUSTED)
 
 
 @dataclass(frozen=True)

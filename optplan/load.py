@@ -6,7 +6,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -21,7 +21,7 @@ from optplan.models.errors import Fault, InputError
 from optplan.models.spec.cluster import Accelerator
 from optplan.models.spec.problem import Problem
 from optplan.places import REFUSED, Node, Refusal, dots, from_python, mapping, short
-from optplan.resolve import accelerator_file, calibration_file, resolve
+from optplan.resolve import OWN, accelerator_file, calibration_file, resolve
 from optplan.source import read_text
 
 Source = str | os.PathLike[str] | Mapping[str, object] | Problem
@@ -174,17 +174,15 @@ def readable(problem: Problem, place: str = "") -> Problem:
     """
     if not (problem.limits or problem.surcharges):
         return problem
-    from optplan.models.expression import ExpressionError, parse, parse_time
+    from optplan.models.expression import ExpressionError
 
-    texts: list[tuple[str, str, Callable[[str], object]]] = []
-    texts += [(f"limits.{one.name}", one.rule, parse) for one in problem.limits]
-    texts += [(f"surcharges.{one.name}", one.seconds, parse_time) for one in problem.surcharges]
     faults = []
-    for path, text, read in texts:
-        try:
-            read(text)
-        except ExpressionError as error:
-            faults.append(Fault(place, path, error.problem, error.remedy))
+    for key, (text, _, _, read) in OWN.items():
+        for one in getattr(problem, key):
+            try:
+                read(getattr(one, text))
+            except ExpressionError as error:
+                faults.append(Fault(place, f"{key}.{one.name}", error.problem, error.remedy))
     if faults:
         raise InputError(faults)
     return problem

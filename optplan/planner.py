@@ -26,6 +26,7 @@ from optplan.models.spec.space import Limit
 from optplan.models.tabulate import ROOM
 from optplan.result import Alternative, Explanation, Result, Status, Verdict
 from optplan.solvers.base import (
+    DONE,
     Holding,
     Outcome,
     Progress,
@@ -213,7 +214,6 @@ def run(
     near = price.step_seconds / plan.global_batch
     # A plan that takes longer is cheaper where it holds as much fewer devices.
     near *= _spread(form, outcome.best[0])
-    log.info("ticks of %g s blur the best plan; once more on finer ones", float(form.tick))
     finer = _finer(form, outcome.best[0], near) if problem.main_goal in TIMED else None
     if finer is not None:
         again = _engine(finer, engine, time_left(config, start), reduce, constrain)
@@ -250,6 +250,7 @@ def _finer(form: Formulation, held: Mapping[str, int], near: float) -> Formulati
     ``near`` seconds per sequence. Where they make a limit refuse that plan, the best plan may be
     one of those; then a wider span is tried, until the ticks are as coarse as before.
     """
+    log.info("ticks of %g s blur the best plan; once more on finer ones", float(form.tick))
     while True:
         try:
             finer = formulate(form.problem, form.more, near=near, prices=form.priced)
@@ -370,7 +371,7 @@ def _result(form: Formulation, outcome: Outcome, top: int, config: SolverConfig)
     if outcome.best:
         plan, price, verdict = checked(form, outcome.best[0])
         said = warnings(problem, plan, price)
-    done = outcome.termination in (Termination.PROVED, Termination.EXHAUSTED)
+    done = outcome.termination in DONE
     status = Status(termination=outcome.termination.value, holding=outcome.holding.value)
     others: tuple[Alternative, ...] = ()
     within = None

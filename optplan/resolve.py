@@ -34,7 +34,7 @@ def resolve(root: Node, folder: pathlib.Path, faults: list[Fault]) -> Node:
         node = root.child(key)
         if node is not None:
             root = root.put(key, step(node, folder, faults), root.keys[key])
-    for key, (text, stem, example, check) in _OWN.items():
+    for key, (text, stem, example, check) in OWN.items():
         node = root.child(key)
         if node is not None:
             root = root.put(
@@ -155,7 +155,7 @@ def _surcharge_of(text: str) -> object:
 
 Check = Callable[[str], object]
 
-_OWN: dict[str, tuple[str, str, str, Check]] = {
+OWN: dict[str, tuple[str, str, str, Check]] = {
     "limits": ("rule", "limit", "['pp <= 4']", _limit_of),
     "surcharges": ("seconds", "surcharge", "['40 ms']", _surcharge_of),
 }

@@ -17,7 +17,7 @@ from optplan.models.spec.space import Limit
 from optplan.places import Refusal
 from optplan.planner import Condition, Spec, checked, problem_of, run
 from optplan.result import Reply
-from optplan.solvers.base import Holding, SolverConfig, Termination
+from optplan.solvers.base import DONE, Holding, SolverConfig
 
 MOST_DEVICES = 2**17
 """Devices up to which a cluster is looked for."""
@@ -313,7 +313,7 @@ def _plan(
     if outcome.best:
         plan, price, _ = checked(form, outcome.best[0])
         return plan, price
-    if outcome.termination in (Termination.PROVED, Termination.EXHAUSTED):
+    if outcome.termination in DONE:
         return None
     if outcome.holding is not Holding.NOTHING:
         raise OwnFault("a search holds a plan and does not give it")

@@ -21,21 +21,15 @@ from optplan.planner import run
 from optplan.read_back import read_result
 from optplan.result import Certificate, Explanation, Result
 from optplan.solvers import exhaustive
-from optplan.solvers.base import Census, Holding, Outcome, SolverConfig, Termination
+from optplan.solvers.base import DONE, PROVEN, Census, Holding, Outcome, SolverConfig, Termination
 from optplan.solvers.catalogue import engine as engine_named
-from optplan.solvers.outside import MARK
+from optplan.solvers.outside import outside_name
 from optplan.solvers.recheck import recheck
 from optplan.verify_sure import recheck_sure
 from optplan.within import neighbourhood
 
-DONE = (Termination.PROVED.value, Termination.EXHAUSTED.value)
-"""Terminations after which nothing is left to know."""
-
 ENGINE_NAMES = ("cp-sat", "cp-sat, search", "milp", "milp, search", "exhaustive", "paper")
 """How engines name themselves in a certificate, before their versions."""
-
-PROVEN = 1e-6
-"""Largest gap that may be called optimal."""
 
 EQUAL = 1e-9
 """Relative difference below which two floats of the same formula count as equal on two machines."""
@@ -138,15 +132,9 @@ def _engine(told: str) -> Check:
     """Check that an engine of ours is named; another version of it may count otherwise."""
     name, _, versions = told.partition(" (")
     known = name in ENGINE_NAMES and versions.endswith(")")
-    if _outside(told) and versions.endswith(")"):
+    if outside_name(told) and versions.endswith(")"):
         return _check("engine", True, f"{told}: from outside, all it says is derived anew")
     return _check("engine", known, told if known else f"{told!r} is no engine of ours")
-
-
-def _outside(told: str) -> bool:
-    """Tell whether an engine from outside speaks."""
-    name, _, _ = told.partition(" (")
-    return name.endswith(MARK) and name != MARK
 
 
 def _status(result: Result) -> Check:
@@ -300,7 +288,7 @@ def _counts(result: Result, form: Formulation, outcome: Outcome) -> Iterator[Che
     told += certificate.removed_by_bound + certificate.left
     text = f"{told:,} of {census.points:,} accounted for"
     yield _check("counts", told == census.points and not _below_nothing(certificate), text)
-    if _outside(certificate.engine):
+    if outside_name(certificate.engine):
         yield from _told_counts(result, form, census)
         return
     if certificate.engine.startswith("paper"):

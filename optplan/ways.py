@@ -19,7 +19,7 @@ from optplan.models.spec.problem import Problem
 from optplan.models.spec.space import Limit, Search
 from optplan.models.units import bytes_text, show
 from optplan.result import Kind, WayOut
-from optplan.solvers.base import SolverConfig, Termination
+from optplan.solvers.base import DONE, SolverConfig, Termination
 
 Change = Callable[[Problem], Problem]
 
@@ -85,6 +85,12 @@ class Clock:
         left = min(WAY_SECONDS, self._end - time.monotonic())
         self.cut = self.cut or left <= 0
         return left
+
+    def attempt(self, problem: Problem, rules: tuple[Rule, ...]) -> Tried:
+        """Solve a changed problem in what is left, and note where that did not settle it."""
+        tried = attempt(problem, rules, self.left)
+        self.cut = self.cut or not tried.settled
+        return tried
 
     def say(self, text: str) -> None:
         """Tell what is being tried."""
@@ -242,7 +248,7 @@ def attempt(problem: Problem, rules: tuple[Rule, ...], seconds: float) -> Tried:
     if outcome.best:
         plan, price, _ = checked(form, outcome.best[0])
         return Tried((plan, price), True)
-    return Tried(None, outcome.termination in (Termination.PROVED, Termination.EXHAUSTED))
+    return Tried(None, outcome.termination in DONE)
 
 
 def best_of(
@@ -255,8 +261,7 @@ def best_of(
 def solved(way: Way, problem: Problem, rules: tuple[Rule, ...], clock: Clock) -> WayOut | None:
     """Make a change and solve; None where that does not help, or not in time."""
     clock.say(way.text)
-    tried = attempt(way.change(problem), rules, clock.left)
-    clock.cut = clock.cut or not tried.settled
+    tried = clock.attempt(way.change(problem), rules)
     return None if tried.best is None else _told(way, problem, *tried.best)
 
 

@@ -29,6 +29,13 @@ class Termination(StrEnum):
     """The engine broke down."""
 
 
+DONE = (Termination.PROVED, Termination.EXHAUSTED)
+"""Why an engine stops that has nothing left to look at."""
+
+PROVEN = 1e-6
+"""Largest gap at which a plan may be called optimal."""
+
+
 class Holding(StrEnum):
     """What an engine holds when it stops."""
 

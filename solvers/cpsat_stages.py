@@ -166,7 +166,9 @@ class _Columns:
             raw.add(again <= most * some)
         self.total = raw.new_int_var(0, max(share.layers for share in shares), "again")
         raw.add(sum(self.again) == self.total)
-        self.each = raw.new_int_var(0, most, "again on every stage")
+        self.each: cp_model.IntVar | None = None
+        if any(share.mode == ALIKE for share in shares):
+            self.each = raw.new_int_var(0, most, "again on every stage")
         same = len({share.layers for share in shares}) == 1
         if same:
             raw.add(sum(self.layers) == shares[0].layers)
@@ -204,8 +206,9 @@ class _Columns:
 
     def _alike(self, selector: cp_model.IntVar, stage: int) -> None:
         """Have a stage compute as many layers again as every other, or all of fewer."""
+        assert self.each is not None
         layers, again = self.layers[stage], self.again[stage]
-        whole = self.raw.new_bool_var(f"all again {stage} {len(self.raw.proto.variables)}")
+        whole = self.raw.new_bool_var(f"all again {stage}")
         self.demand(again <= self.each, selector)
         self.raw.add(again == layers).only_enforce_if(selector, whole)
         self.raw.add(again == self.each).only_enforce_if(selector, ~whole)

@@ -11,8 +11,8 @@ from importlib import metadata
 
 from optplan.models.errors import Fault, InputError, OptplanError
 from optplan.models.program import Program, Table
-from optplan.solvers.base import Outcome, Solver, SolverConfig, ratio, time_left
-from optplan.solvers.told import DONE, Untrue, bound_of, census_of, plan_of, tallies, words
+from optplan.solvers.base import DONE, Outcome, Solver, SolverConfig, ratio, time_left
+from optplan.solvers.told import Untrue, bound_of, census_of, plan_of, tallies, words
 
 GROUP = "optplan.engines"
 """Entry points under which installed packages offer engines."""
@@ -86,9 +86,15 @@ BEATEN = "let termination be proved or exhausted only where it is"
 
 def refuse_outside(engine: str, problem: str) -> None:
     """Refuse an answer that a later step refutes, where an engine from outside gave it."""
-    name, mark, _ = engine.partition(MARK)
-    if mark:
+    name = outside_name(engine)
+    if name:
         raise InputError([Fault("", f"engine {name}", problem, BEATEN)])
+
+
+def outside_name(told: str) -> str:
+    """Name the engine from outside that an answer was given by; empty where it is one of ours."""
+    name = told.partition(" (")[0]
+    return name.removesuffix(MARK) if name.endswith(MARK) else ""
 
 
 def _asked(program: Program, outcome: Outcome) -> Outcome:

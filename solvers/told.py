@@ -10,15 +10,10 @@ from typing import Any
 
 from optplan.models.program import Program
 from optplan.solvers import exhaustive
-from optplan.solvers.base import Census, Holding, Outcome, Termination
+from optplan.solvers.base import DONE, PROVEN, Census, Holding, Outcome, Termination
 
 ROUNDING = 1e-9
 """Share by which a bound in floats may be above the goal in whole ticks, and is that goal."""
-
-OPTIMAL = 1e-6
-"""Gap up to which a plan may be called optimal, as ``optplan verify`` has it."""
-
-DONE = (Termination.PROVED, Termination.EXHAUSTED)
 
 
 class Untrue(Exception):
@@ -108,7 +103,7 @@ def bound_of(told: object, goal: Fraction | None, held: Holding) -> Fraction | N
             problem = f"its bound {_size(bound)} is above its own plan's goal {_size(goal)}"
             raise Untrue(problem, "return a bound that no plan undercuts")
         bound = goal
-    if held is Holding.OPTIMAL and (bound is None or goal - bound > goal * Fraction(OPTIMAL)):
+    if held is Holding.OPTIMAL and (bound is None or goal - bound > goal * Fraction(PROVEN)):
         known = "no bound" if bound is None else f"a bound of {_size(bound)}"
         problem = f"it calls {_size(goal)} optimal and has {known}"
         raise Untrue(problem, "return a bound that proves it, or hold a feasible plan")

@@ -26,6 +26,9 @@ Terms of the step time, in the order of Eq. 1 of arXiv 2501.00254; it lacks TCC,
 T_own.
 """
 
+NEW_TERMS = ("TCC", "TCE", "TL", "T_own")
+"""Terms beyond Eq. 1 that people are shown only where they are something."""
+
 PARTS = ("parameters", "gradients", "optimizer", "activations", "working", "reserve")
 """Parts of a stage's memory, in the order they print."""
 

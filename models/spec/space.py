@@ -150,15 +150,22 @@ class Search(Record):
     """Devices may be left idle where that is faster."""
 
 
-def _as_text(rule: object) -> object:
-    """Take a condition built in Python (``choice("tp") <= 8``) by its text."""
-    return str(rule) if hasattr(rule, "node") else rule
+def _as_text(said: object) -> object:
+    """Take what was built in Python (``choice("tp") <= 8``) by its text."""
+    return str(said) if hasattr(said, "node") else said
+
+
+OwnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=80)]
+"""What a person calls something of their own."""
+
+OwnText = Annotated[str, Strict(), Field(min_length=1, max_length=1000), BeforeValidator(_as_text)]
+"""A text in the language of limits, or what was built in Python for one."""
 
 
 class Limit(Record):
     """A constraint the user adds; it becomes a rule ``limits.<name>``."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=80)]
+    name: OwnName
     """The rule's name in every print."""
-    rule: Annotated[str, Strict(), Field(min_length=1, max_length=1000), BeforeValidator(_as_text)]
+    rule: OwnText
     """A condition such as ``pp * tp <= 32`` or ``peak_memory <= 72 GB``."""

@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from optplan.judge import TIGHT
-from optplan.models.cost.price import PARTS, TERMS, Estimate
+from optplan.models.cost.price import NEW_TERMS, PARTS, TERMS, Estimate
 from optplan.models.numbers import counted
 from optplan.models.rules.registry import rules
 from optplan.models.spec.plan import Plan
@@ -34,9 +34,6 @@ STATE_PARTS = ("parameters", "gradients", "optimizer")
 
 SHOWN_STAGES = 8
 """Stages that a table shows before it leaves out the middle."""
-
-NEW_TERMS = ("TCC", "TCE", "TL", "T_own")
-"""Terms that are left out where they are nothing."""
 
 PAPER_SHARE = 0.99
 """Share of the space that the paper says its prunings remove (arXiv 2501.00254)."""

@@ -12,8 +12,7 @@ import pytest
 
 import optplan
 from optplan import catalogue
-from optplan.models.cost.price import PARTS, TERMS
-from optplan.report.terminal import NEW_TERMS
+from optplan.models.cost.price import NEW_TERMS, PARTS, TERMS
 from tests.optplan.command import ENGINES, JOBS, OPEN, facts, job, run, script, solved
 
 KEYS = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +18,7 @@ from optplan.solvers import exhaustive
 from optplan.solvers.base import Census, Holding, Outcome, SolverConfig, Termination, ratio
 from optplan.solvers.catalogue import engine
 from tests.optplan.command import job, run
+from tests.optplan.installed import installed
 
 ENGINE = '''\
 """An engine in a package."""
@@ -47,17 +47,14 @@ nothing = 3
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with entry points, as an installer would leave it."""
-    site = tmp_path / "site"
-    told = site / "house_engines-2.1.dist-info"
-    told.mkdir(parents=True)
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: house-engines\nVersion: 2.1\n")
-    points = "mine = house_engines:solve\nbroken = house_engines:nothing\ngone = nowhere_at_all:x\n"
-    points += "liar = house_engines:lies\n"
-    (told / "entry_points.txt").write_text(f"[optplan.engines]\n{points}")
-    (site / "house_engines.py").write_text(ENGINE)
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.delitem(sys.modules, "house_engines", raising=False)
-    return site
+    named = {
+        "mine": "house_engines:solve",
+        "broken": "house_engines:nothing",
+        "gone": "nowhere_at_all:x",
+        "liar": "house_engines:lies",
+    }
+    points = ("optplan.engines", named)
+    return installed(tmp_path, monkeypatch, "house-engines", "2.1", points, ENGINE)
 
 
 @pytest.mark.usefixtures("package")

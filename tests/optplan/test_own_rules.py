@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import optplan
 from optplan.models.errors import InputError
 from tests.optplan.command import ROOT, run
+from tests.optplan.installed import installed
 from tests.sweep_kills import SPEC
 
 RULE = '''\
@@ -55,15 +55,9 @@ def written(folder: Path, text: str, name: str = "house.py") -> str:
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with an entry point, as an installer would leave it."""
-    site = tmp_path / "site"
-    told = site / "house_rules-1.2.dist-info"
-    told.mkdir(parents=True)
-    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: house-rules\nVersion: 1.2\n")
-    (told / "entry_points.txt").write_text("[optplan.rules]\nhouse = house_rules\n")
-    (site / "house_rules.py").write_text(RULE + ANOTHER.partition("import optplan")[2])
-    monkeypatch.syspath_prepend(site)
-    monkeypatch.delitem(sys.modules, "house_rules", raising=False)
-    return site
+    text = RULE + ANOTHER.partition("import optplan")[2]
+    points = ("optplan.rules", {"house": "house_rules"})
+    return installed(tmp_path, monkeypatch, "house-rules", "1.2", points, text)
 
 
 def test_a_file_of_rules_is_obeyed_and_named(spec: str, tmp_path: Path) -> None:

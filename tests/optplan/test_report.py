@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 import optplan
-from optplan.models.cost.price import PARTS, PHASES, TERMS
+from optplan.models.cost.price import NEW_TERMS, PARTS, PHASES, TERMS
 from optplan.models.units import bytes_text, seconds_text
 from optplan.report.html import solved
 from optplan.report.html.spec import HEAD
-from optplan.report.html.step import NEW
 from optplan.result import Reply
 from tests.optplan import answers
 from tests.optplan.command import ROOT, script
@@ -160,7 +159,7 @@ def test_the_page_says_what_the_answer_holds() -> None:
     result = answers.result("deep")
     assert result.estimate is not None
     _, page = made("deep")
-    shown = [name for name in TERMS if result.estimate.terms[name] or name not in NEW]
+    shown = [name for name in TERMS if result.estimate.terms[name] or name not in NEW_TERMS]
     for word in (*shown, *PARTS, *PHASES):
         assert word in page.text
     certificate = result.certificate

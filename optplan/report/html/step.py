@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from optplan.models.cost.price import TERMS, Estimate
+from optplan.models.cost.price import NEW_TERMS, TERMS, Estimate
 from optplan.models.units import seconds_text
 from optplan.report.html import words
-
-NEW = ("TCC", "TCE", "TL", "T_own")
-"""Terms that are left out where they are nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +45,7 @@ def terms(estimate: Estimate, behind: dict[str, float] | None = None) -> list[Te
     for name, what in TERMS.items():
         seconds = estimate.terms[name]
         more = (behind or {}).get(name, 0.0)
-        if name in NEW and not seconds and not more:
+        if name in NEW_TERMS and not seconds and not more:
             continue
         off = name == "TO"
         if off:
